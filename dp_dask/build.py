@@ -1,0 +1,91 @@
+"""Build: plain YAML values to frozen dataclasses, gathering every fault with its path."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from dp_dask.errors import Problem
+
+__all__ = ["Faults", "build", "check_keys", "leaf"]
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(slots=True)
+class Faults:
+    """The faults found so far, and the folder that relative paths start from."""
+
+    folder: Path
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+
+    def add(self, path: str, message: str) -> None:
+        """Note one more fault."""
+        self.problems.append(Problem(path, message))
+
+
+def check_keys(given: Any, path: str, known: Iterable[str], required: Iterable[str], faults: Faults) -> dict[str, Any]:
+    """Return the mapping's known keys; unknown ones, missing ones and anything but a mapping are faults."""
+    known = list(known)
+    if not isinstance(given, dict):
+        faults.add(path, f"is {show(given)}; give a mapping with the keys {', '.join(known)}")
+        return {}
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known) or 'none'}"
+            faults.add(f"{path}.{key}".lstrip("."), f"unknown key; {hint}")
+    for key in required:
+        if key not in given:
+            faults.add(f"{path}.{key}".lstrip("."), "is missing; it has no default, write it down")
+    return {key: value for key, value in given.items() if key in known}
+
+
+def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
+    """Return one value as the type, or note what it should be and return None."""
+    if isinstance(value, bool) and kind in (int, float, Decimal):
+        faults.add(path, f"is {show(value)}; give a number")
+        return None
+    try:
+        result = TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        for fault in error.errors():
+            where = ".".join([path, *map(str, fault["loc"])])
+            wanted = fault["msg"].replace("Input should", "it should").removeprefix("Value error, ")
+            faults.add(where, f"is {show(fault['input'])}; {wanted}")
+        return None
+    return Path(os.path.normpath(faults.folder / result.expanduser())) if isinstance(result, Path) else result
+
+
+def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:
+    """Make a dataclass whose field names are the mapping's keys; None where there was a fault."""
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    before = len(faults.problems)
+    values = check_keys(given, path, [f.name for f in fields], required, faults)
+    hints = get_type_hints(cls)
+    ready = {name: leaf(hints[name], value, f"{path}.{name}", faults) for name, value in values.items()}
+    if len(faults.problems) > before:
+        return None
+    try:
+        return cls(**ready)
+    except ValueError as error:
+        faults.add(path, str(error))
+        return None
+
+
+def show(value: Any) -> str:
+    """Show a configured value briefly, as it would be written in YAML."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value) if isinstance(value, Decimal) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004

@@ -1,0 +1,110 @@
+"""Check: what a pipeline would cost and show, before anything is spent or read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from dp_dask.config import Pipeline
+from dp_dask.core.bounds import Outside
+from dp_dask.errors import BudgetError
+from dp_dask.gate.journal import Balance
+from dp_dask.gate.ledger import Ledger
+from dp_dask.measurement import Measurement
+from dp_dask.pipeline import pseudo_observation
+from dp_dask.public.simulation import Width, expected_width
+
+__all__ = ["Check", "Forecast", "check"]
+
+REPLICATES = 40
+SEED = 0  # a plan is printed, not published; the same file gives the same plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What one measurement would release and how wide its posterior is expected to be."""
+
+    measurement: str
+    parameter: str
+    epsilon: Decimal
+    sensitivity: float  # in the units of the column
+    noise_scale: float  # of the sum, in the units of the column
+    unit: float
+    width: Width | None  # None where n is private and no expected_records is given
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A valid file's plan: cost, budget, and a forecast for each measurement."""
+
+    dataset: str
+    cost: Decimal
+    balance: Balance | None  # None where no budget has been granted yet
+    refusal: str | None  # why a run would be refused by the ledger now
+    forecasts: tuple[Forecast, ...]
+
+
+def check(pipeline: Pipeline) -> Check:
+    """Look up the columns in the schema of the first file, and the budget; simulate the rest from the prior.
+
+    Reads no record. Raises SourceError for a missing file or column, or one that holds no numbers.
+    """
+    pipeline.source.check(pipeline.columns)
+    balance, refusal = _budget(pipeline)
+    forecasts = tuple(_forecast(m, pipeline) for m in pipeline.measurements)
+    return Check(dataset=pipeline.dataset, cost=pipeline.epsilon, balance=balance, refusal=refusal, forecasts=forecasts)
+
+
+def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
+    """Return the balance, and why the measurements that are not released yet would be refused."""
+    ledger = Ledger(pipeline.ledger)
+    balance = None
+    try:
+        balance = ledger.balance(pipeline.dataset)
+        version = pipeline.version or pipeline.source.version()
+        requests = {ledger.digest(m.request, version): m.request for m in pipeline.measurements}
+        price = sum((r.epsilon for digest, r in requests.items() if ledger.find(digest) is None), Decimal(0))
+        if price:
+            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, price)
+    except BudgetError as error:
+        return balance, str(error)
+    finally:
+        ledger.close()
+    return balance, None
+
+
+def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
+    statistic = m.request.statistic
+    like = pseudo_observation(m, pipeline.expected_n)
+    width = None
+    if like.n is not None or like.expected_n is not None:
+        width = expected_width(np.random.default_rng(SEED), like, m.prior, REPLICATES)
+    unit = statistic.grid.unit
+    return Forecast(
+        measurement=m.name,
+        parameter=m.model.parameter,
+        epsilon=m.request.epsilon,
+        sensitivity=statistic.sensitivity(m.request.neighbours) * unit,
+        noise_scale=like.scale * unit,
+        unit=unit,
+        width=width,
+        warnings=tuple(_warnings(m, like.n)),
+    )
+
+
+def _warnings(m: Measurement, n: int | None) -> list[str]:
+    """Say what is allowed but seldom wanted."""
+    statistic = m.request.statistic
+    found = []
+    if statistic.outside is Outside.TRUNCATE and m.model.natural_bounds is None:
+        found.append("truncate: the posterior may have two modes; clamp is usually narrower")
+    if statistic.outside is Outside.TRUNCATE and statistic.grid.largest > 2 * (statistic.grid.upper - statistic.grid.lower):
+        found.append("truncate with bounds far from zero: the sensitivity is the distance to zero; use clamp")
+    if m.request.epsilon > 10:  # noqa: PLR2004
+        found.append(f"epsilon {m.request.epsilon} protects little; 0.1 to 1 is usual")
+    if n is not None and n < 10:  # noqa: PLR2004
+        found.append(f"n is {n}: expect the prior back")
+    return found

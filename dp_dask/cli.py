@@ -1,0 +1,239 @@
+"""The command line: a thin shell over the same verbs, with one exit code for each kind of failure.
+
+0 done, 2 invalid configuration, 3 budget refused, 4 data source, 5 cluster, 130 interrupted, 1 anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dp_dask import __version__
+from dp_dask.errors import ConfigError, DpDaskError
+
+__all__ = ["cli", "main"]
+
+# Everything heavy is imported inside the commands: --help must answer at once.
+
+FILE = click.argument("file", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    as_json = "--json" in sys.argv
+    try:
+        cli.main(standalone_mode=False)
+    except DpDaskError as error:
+        _fail(error, as_json=as_json)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; what was not committed by then is not charged", err=True)
+        sys.exit(130)
+
+
+def _fail(error: DpDaskError, *, as_json: bool) -> None:
+    if as_json:
+        problems = [{"path": p.path, "message": p.message} for p in error.problems] if isinstance(error, ConfigError) else []
+        report = {"error": type(error).__name__, "message": str(error), "problems": problems, "exit_code": error.exit_code}
+        click.echo(json.dumps(report))
+    if isinstance(error, ConfigError):
+        click.echo(f"{len(error.problems)} problem{'s' if len(error.problems) > 1 else ''}:", err=True)
+        for problem in error.problems:
+            click.echo(f"  {problem}", err=True)
+    else:
+        click.echo(f"error: {error}", err=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="dp-dask")
+def cli() -> None:
+    """Differentially private Bayesian posteriors from records on a Dask cluster."""
+
+
+@cli.command()
+@FILE
+@JSON
+def check(file: Path, *, as_json: bool) -> None:
+    """Validate FILE; show its cost, its noise and the width to expect. Reads no record."""
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.check import check as check_pipeline  # noqa: PLC0415
+    from dp_dask.config import load  # noqa: PLC0415
+
+    show.check(check_pipeline(load(file)), as_json=as_json)
+
+
+@cli.command()
+@FILE
+@click.option("--cluster", help="The kind of cluster, in place of the file's.")
+@click.option("--output", type=click.Path(path_type=Path), help="The folder for results, in place of the file's.")
+@JSON
+def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) -> None:
+    """Read, reduce, release, infer and report: charges the budget once for each new release."""
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.config import load  # noqa: PLC0415
+    from dp_dask.output import write_run  # noqa: PLC0415
+    from dp_dask.pipeline import run as run_pipeline  # noqa: PLC0415
+
+    replaced: dict[str, Any] = {}
+    if cluster:
+        replaced["cluster"] = cluster
+    if output:
+        replaced["output"] = str(output.absolute())
+    pipeline = load(file, **replaced)
+    with show.progress() as progress:
+        result = run_pipeline(pipeline, progress=progress)
+    folder, summaries = write_run(result, pipeline.output)
+    show.run(result, summaries, folder, as_json=as_json)
+
+
+@cli.command()
+@click.argument("release", type=click.Path(path_type=Path))
+@click.option("--prior", help="Another prior, as {alpha: 2, beta: 3}; for the one named by --measurement, or the only one.")
+@click.option("--measurement", help="Infer this measurement only.")
+@click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth or gibbs.")
+@click.option("--draws", default=4000, show_default=True, type=click.IntRange(1, 10**7))
+@click.option("--output", type=click.Path(path_type=Path), help="Write posterior.nc and report.html into this folder.")
+@JSON
+def infer(
+    release: Path, prior: str | None, measurement: str | None, engine: str, draws: int, output: Path | None, *, as_json: bool
+) -> None:
+    """Make a posterior from a public RELEASE.json: no records, no budget, any prior."""
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.output import summaries_of, write_posterior  # noqa: PLC0415
+    from dp_dask.pipeline import infer_from, select  # noqa: PLC0415
+    from dp_dask.public.publication import read  # noqa: PLC0415
+    from dp_dask.strict_yaml import parse  # noqa: PLC0415
+
+    publication = select(read(release), measurement)
+    priors = None
+    if prior is not None:
+        if len(publication.measurements) > 1:
+            names = ", ".join(publication.measurements)
+            raise ConfigError.of("--prior", f"the release holds {names}; say which with --measurement")
+        priors = {next(iter(publication.measurements)): parse(prior, "--prior")}
+    posteriors = infer_from(publication, draws, engine, priors)
+    if output is None:
+        summaries = summaries_of(posteriors)
+    else:
+        output.mkdir(parents=True, exist_ok=True)
+        summaries = write_posterior(publication, posteriors, None, output)
+    show.posteriors(summaries, as_json=as_json)
+
+
+@cli.command()
+@FILE
+@click.option("--replicates", default=500, show_default=True, type=click.IntRange(20, 10**6))
+@click.option("--seed", default=1, show_default=True, help="Equal seeds give equal results on any cluster.")
+@click.option("--cluster", help="The kind of cluster, in place of the file's.")
+@JSON
+def calibrate(file: Path, replicates: int, seed: int, cluster: str | None, *, as_json: bool) -> None:
+    """Simulate FILE's models, priors, n, bounds and epsilons: can its posteriors be believed? No records, no budget."""
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.config import load  # noqa: PLC0415
+    from dp_dask.pipeline import calibrate as calibrate_pipeline  # noqa: PLC0415
+
+    pipeline = load(file, **({"cluster": cluster} if cluster else {}))
+    with show.progress() as progress:
+        results = calibrate_pipeline(pipeline, replicates, entropy=seed, progress=progress)
+    show.calibration(results, as_json=as_json)
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def report(folder: Path) -> None:
+    """Write the HTML report of a run's FOLDER again, from its release.json and run.json."""
+    from dp_dask.output import write_report_again  # noqa: PLC0415
+
+    click.echo(write_report_again(folder))
+
+
+@cli.command()
+def schema() -> None:
+    """Print the JSON schema of a pipeline file, for editors."""
+    from dp_dask.schema import schema as make_schema  # noqa: PLC0415
+
+    click.echo(json.dumps(make_schema(), indent=2))
+
+
+@cli.group()
+def ledger() -> None:
+    """The budget: who may spend how much epsilon on which data set."""
+
+
+class _Epsilon(click.ParamType[Decimal]):
+    name = "epsilon"
+
+    def convert(self, value: Any, _param: Any, _context: Any) -> Decimal:
+        try:
+            return Decimal(value)
+        except InvalidOperation:
+            raise ConfigError.of("--epsilon", f"is {value!r}; give a decimal number such as 0.5") from None
+
+
+EPSILON = click.option("--epsilon", required=True, type=_Epsilon(), help="The amount, a decimal number.")
+WHY = click.option("--why", default="", help="A reason, kept in the ledger.")
+
+
+@ledger.command("init")
+@FILE
+@EPSILON
+@WHY
+def ledger_init(file: Path, epsilon: Decimal, why: str) -> None:
+    """Make FILE's ledger and give its data set a first budget; a repeat changes nothing."""
+    _with_ledger(file, lambda book, p, who: book.open_dataset(p.dataset, p.neighbours, epsilon, who=who, why=why))
+
+
+@ledger.command("grant")
+@FILE
+@EPSILON
+@WHY
+def ledger_grant(file: Path, epsilon: Decimal, why: str) -> None:
+    """Add to the budget of FILE's data set."""
+    _with_ledger(file, lambda book, p, who: book.grant(p.dataset, epsilon, who=who, why=why))
+
+
+@ledger.command("show")
+@FILE
+@JSON
+def ledger_show(file: Path, *, as_json: bool) -> None:
+    """Show every data set of FILE's ledger: granted, spent and left."""
+    from dp_dask import show  # noqa: PLC0415
+
+    show.balances(_open(file, lambda book, _p, _who: book.balances()), as_json=as_json)
+
+
+@ledger.command("verify")
+@FILE
+@JSON
+def ledger_verify(file: Path, *, as_json: bool) -> None:
+    """Recompute the chain of entries and the sums of FILE's ledger."""
+    count = _open(file, lambda book, _p, _who: book.verify())
+    click.echo(json.dumps({"entries": count, "sound": True}) if as_json else f"{count} entries, all sound")
+
+
+def _with_ledger(file: Path, action: Callable[[Any, Any, str], Any]) -> None:
+    balance = _open(file, action)
+    click.echo(f"{balance.dataset}: {balance.granted} granted, {balance.spent} spent, {balance.left} left ({balance.neighbours})")
+
+
+def _open(file: Path, action: Callable[[Any, Any, str], Any]) -> Any:
+    from dp_dask.config import load  # noqa: PLC0415
+    from dp_dask.gate.ledger import Ledger  # noqa: PLC0415
+    from dp_dask.pipeline import who  # noqa: PLC0415
+
+    pipeline = load(file)
+    book = Ledger(pipeline.ledger)
+    try:
+        return action(book, pipeline, who())
+    finally:
+        book.close()

@@ -1,0 +1,68 @@
+"""local: this machine, threads by default (NumPy and pyarrow release the lock), processes where asked."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dp_dask.clusters import HARDENED
+from dp_dask.errors import ClusterError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["plugin"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Local:
+    """``workers`` threads in one worker, or as many single-threaded processes; the default is one a core."""
+
+    processes: bool = False
+    workers: int | None = None
+    memory_limit: str = "auto"
+    stall_timeout: float = 1800.0
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            msg = f"workers is {self.workers}; give at least 1, or leave it out for one a core"
+            raise ValueError(msg)
+        if not self.stall_timeout > 0:
+            msg = f"stall_timeout is {self.stall_timeout}; give a number of seconds above 0"
+            raise ValueError(msg)
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        """Start the cluster on the loopback interface alone, without dashboard or spill, and close it at the end."""
+        import dask  # noqa: PLC0415  (heavy: not for --help)
+        from distributed import Client, LocalCluster  # noqa: PLC0415
+
+        workers = self.workers or len(os.sched_getaffinity(0))
+        # Dask's own loggers print task arguments and exception texts; ours tell all that may be told.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        with dask.config.set(HARDENED):
+            kind = ""
+            try:
+                cluster = LocalCluster(
+                    n_workers=workers if self.processes else 1,
+                    threads_per_worker=1 if self.processes else workers,
+                    processes=self.processes,
+                    memory_limit=self.memory_limit if self.processes else None,
+                    host="127.0.0.1" if self.processes else None,
+                    dashboard_address="127.0.0.1:0",
+                    worker_dashboard_address="127.0.0.1:0",
+                )
+            except Exception as error:  # noqa: BLE001
+                kind = type(error).__name__
+            if kind:
+                msg = f"the local cluster did not start ({kind}); look at free memory and at memory_limit ({self.memory_limit!r})"
+                raise ClusterError(msg)
+            with cluster, Client(cluster) as client:
+                yield client
+
+
+plugin = Local

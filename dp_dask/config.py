@@ -1,0 +1,163 @@
+"""Config: a pipeline file to validated values; every fault at once, each with its path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from dp_dask import strict_yaml
+from dp_dask.build import Faults, build, check_keys, leaf, show
+from dp_dask.clusters import Cluster
+from dp_dask.core import plugins
+from dp_dask.core.privacy import Neighbours
+from dp_dask.errors import ConfigError
+from dp_dask.measurement import NAME, Measurement, Privacy, is_name, make_measurements
+from dp_dask.private.sources import Source
+
+__all__ = ["CLUSTERS", "ENGINES", "SOURCES", "Inference", "Pipeline", "load"]
+
+SOURCES, ENGINES, CLUSTERS = "dp_dask.private.sources", "dp_dask.public.engines", "dp_dask.clusters"
+MOST_DRAWS = 10**7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """A whole pipeline file, validated."""
+
+    dataset: str
+    source: Source
+    version: str | None  # overrides the files' own state as the data version
+    neighbours: Neighbours
+    n: int | None
+    expected_n: float | None
+    measurements: tuple[Measurement, ...]
+    n_draws: int
+    engine: str
+    cluster: Cluster
+    ledger: str
+    output: Path
+
+    @property
+    def epsilon(self) -> Decimal:
+        """The cost of all measurements together."""
+        return sum((m.request.epsilon for m in self.measurements), Decimal(0))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return sorted({m.request.statistic.column for m in self.measurements})
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """How many draws, and by which engine."""
+
+    draws: int = 4000
+    engine: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.draws <= MOST_DRAWS:
+            msg = f"draws is {self.draws}; give a number from 1 to {MOST_DRAWS}"
+            raise ValueError(msg)
+        known = ["auto", *plugins.names(ENGINES)]
+        if self.engine not in known:
+            msg = f"unknown engine {self.engine!r}; known: {', '.join(known)}"
+            raise ValueError(msg)
+
+
+def load(path: Path, **replaced: Any) -> Pipeline:
+    """Read and validate a pipeline file; ``replaced`` are top-level keys to use in place of the file's.
+
+    Raises ConfigError with every fault. Reads no record and opens no ledger.
+    """
+    kind = ""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        kind = f"cannot be read ({error.strerror}); give the path of a pipeline file"
+    except UnicodeDecodeError:
+        kind = "is not UTF-8 text; give the path of a pipeline file"
+    if kind:
+        raise ConfigError.of(str(path), kind)
+    faults = Faults(path.resolve().parent)
+    given = strict_yaml.parse(text, path.name)
+    if isinstance(given, dict):
+        given.update(replaced)
+    pipeline = _pipeline(given, faults)
+    if pipeline is None or faults.problems:
+        raise ConfigError(faults.problems)
+    return pipeline
+
+
+def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
+    keys = ("dataset", "privacy", "measurements", "inference", "cluster", "ledger", "output")
+    top = check_keys(given, "", keys, ("dataset", "privacy", "measurements", "ledger"), faults)
+    dataset = check_keys(top.get("dataset", {}), "dataset", ("name", "source", "unit", "version"), (), faults)
+    for key in ("name", "source", "unit"):
+        if "dataset" in top and key not in dataset:
+            faults.add(f"dataset.{key}", "is missing; it has no default, write it down")
+    name = leaf(str, dataset.get("name", "-"), "dataset.name", faults)
+    if name is not None and not is_name(name):
+        faults.add("dataset.name", f"is {show(name)}; use {NAME} only")
+    if dataset.get("unit", "record") != "record":
+        faults.add("dataset.unit", f"is {show(dataset['unit'])}; this version protects a record: write unit: record")
+    version = leaf(str | None, dataset.get("version"), "dataset.version", faults)
+    source = _plugin(SOURCES, dataset["source"], "dataset.source", faults) if "source" in dataset else None
+    privacy = build(Privacy, top["privacy"], "privacy", faults) if "privacy" in top else None
+    inference = build(Inference, top.get("inference", {}), "inference", faults)
+    cluster = top.get("cluster", "local")
+    cluster = _plugin(CLUSTERS, {"kind": cluster} if isinstance(cluster, str) else cluster, "cluster", faults)
+    ledger = _ledger(top["ledger"], faults) if "ledger" in top else None
+    output = leaf(Path, top.get("output", "runs"), "output", faults)
+    measurements = make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else []
+    if faults.problems or source is None or privacy is None or inference is None or ledger is None:
+        return None
+    return Pipeline(
+        dataset=name,
+        source=source,
+        version=version,
+        neighbours=privacy.neighbours,
+        n=privacy.n,
+        expected_n=privacy.expected_records,
+        measurements=tuple(measurements),
+        n_draws=inference.draws,
+        engine=inference.engine,
+        cluster=cluster,
+        ledger=ledger,
+        output=output,
+    )
+
+
+def _plugin(folder: str, given: Any, path: str, faults: Faults) -> Any:
+    """Make the source or cluster that ``kind`` names from the other keys."""
+    if not isinstance(given, dict) or not isinstance(given.get("kind"), str):
+        faults.add(path, f"is {show(given)}; give a mapping with kind: {' or '.join(plugins.names(folder))}")
+        return None
+    try:
+        cls = plugins.load(folder, given["kind"])
+    except ValueError as error:
+        faults.add(f"{path}.kind", str(error))
+        return None
+    return build(cls, {key: value for key, value in given.items() if key != "kind"}, path, faults)
+
+
+def _ledger(value: Any, faults: Faults) -> str | None:
+    """Check the form of the URL and make a relative SQLite path start at the file's folder."""
+    text = leaf(str, value, "ledger", faults)
+    if text is None:
+        return None
+    try:
+        url = sa.make_url(text)
+    except sa.exc.ArgumentError:
+        faults.add("ledger", "is not a database URL; use sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE")
+        return None
+    if url.get_backend_name() == "sqlite":
+        if not url.database or url.database == ":memory:":
+            faults.add("ledger", "a ledger must outlive the run; give a file: sqlite:///ledger.db")
+            return None
+        url = url.set(database=str(faults.folder / url.database))
+    return url.render_as_string(hide_password=False)

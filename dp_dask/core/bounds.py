@@ -1,0 +1,37 @@
+"""Bounds: the public interval that a record's value is held to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Bounds", "Outside"]
+
+
+class Outside(StrEnum):
+    """What becomes of a record outside the bounds (methods 1)."""
+
+    CLAMP = "clamp"  # it is moved to the nearest bound
+    TRUNCATE = "truncate"  # it contributes nothing (Bernstein & Sheldon 2018)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A closed interval ``[lower, upper]`` in the units of the column; public, never from the data."""
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
+            msg = f"bounds [{self.lower}, {self.upper}] must be finite numbers; choose the range that values can sensibly take"
+            raise ValueError(msg)
+        if not self.lower < self.upper:
+            msg = f"bounds [{self.lower}, {self.upper}]: the first must be below the second; write [smallest, largest]"
+            raise ValueError(msg)
+
+    @property
+    def width(self) -> float:
+        """The length of the interval."""
+        return self.upper - self.lower

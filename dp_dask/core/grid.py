@@ -1,0 +1,101 @@
+"""Grid: the fixed-point lattice on which records are summed exactly."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.privacy import Neighbours
+
+__all__ = ["MAX_PRIVATE_RECORDS", "Grid", "choose_grid"]
+
+MAX_PRIVATE_RECORDS = 2**40  # where n is private, the headroom is proven for this many records
+MAX_SUM = 2**61  # the noise keeps clear of int64's end by the other factor of four
+MAX_INDEX = 2**50  # an index and its products with a block of rows stay exact in float64
+MIN_CELLS, MAX_CELLS = 2**8, 2**12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A value x becomes the integer ``clip(rint(x / unit), lower, upper) - origin`` (methods 1).
+
+    ``unit`` is a power of two, so that ``x / unit`` is exact; ``lower``, ``upper`` and ``origin`` are
+    grid indices. A record that contributes nothing contributes the integer 0, which is the value
+    ``origin * unit``.
+    """
+
+    unit: float
+    lower: int
+    upper: int
+    origin: int
+
+    def __post_init__(self) -> None:
+        if math.frexp(self.unit)[0] != 0.5:  # noqa: PLR2004  (frexp's mantissa of a power of two)
+            msg = f"unit {self.unit!r} must be a power of two"
+            raise ValueError(msg)
+        if max(abs(self.lower), abs(self.upper), abs(self.origin)) > MAX_INDEX:
+            msg = "the bounds lie too far from zero for their width; subtract a public constant from the column first"
+            raise ValueError(msg)
+
+    @property
+    def low(self) -> int:
+        """The smallest contribution that a record can make, the zero of a null included."""
+        return min(self.lower - self.origin, 0)
+
+    @property
+    def high(self) -> int:
+        """The largest contribution that a record can make, the zero of a null included."""
+        return max(self.upper - self.origin, 0)
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of a contribution."""
+        return max(-self.low, self.high)
+
+    def check_headroom(self, n_max: int) -> None:
+        """Raise ValueError unless ``n_max`` contributions can be summed in int64 with room for the noise."""
+        if n_max * self.largest >= MAX_SUM:
+            msg = (
+                f"{n_max} records of up to {self.largest} grid units could overflow the sum; "
+                "narrow the bounds or bring them nearer to zero"
+            )
+            raise ValueError(msg)
+
+
+def choose_grid(
+    bounds: Bounds,
+    *,
+    outside: Outside,
+    neighbours: Neighbours,
+    is_integer: bool,
+    epsilon: float,
+    n: int | None,
+) -> Grid:
+    """Choose unit and origin from public facts alone.
+
+    A continuous range gets ``32 sqrt(n) epsilon`` cells, between 2^8 and 2^12: the variance that rounding
+    adds, n u^2 / 12, is then at most 2e-4 of the noise's 2 (width / epsilon)^2, and the likelihood models the
+    rounding anyway. An integer column keeps unit 1 (1/2 where the midpoint needs it) up to 2^12 cells.
+
+    The origin is what a null counts as, and sets the sensitivity. Clamped: the point nearest to zero
+    (replace: the sensitivity is the width wherever it lies), the midpoint (add_remove: half the width, the
+    least there is). Truncated: zero, as published.
+    """
+    if is_integer:
+        centred = neighbours is Neighbours.ADD_REMOVE and outside is Outside.CLAMP
+        finest = 0.5 if centred and round(bounds.width) % 2 else 1.0
+        cells = MAX_CELLS
+    else:
+        finest = 0.0
+        wanted = 32 * math.sqrt(10_000 if n is None else n) * epsilon
+        cells = min(max(MIN_CELLS, math.ceil(wanted)), MAX_CELLS)
+    unit = max(finest, 2.0 ** math.ceil(math.log2(bounds.width / cells)))
+    lower, upper = round(bounds.lower / unit), round(bounds.upper / unit)
+    if outside is Outside.TRUNCATE:
+        origin = 0
+    elif neighbours is Neighbours.ADD_REMOVE:
+        origin = (lower + upper) // 2
+    else:
+        origin = min(max(0, lower), upper)
+    return Grid(unit=unit, lower=lower, upper=upper, origin=origin)

@@ -1,0 +1,124 @@
+"""Journal: the ledger's tables, its append-only entries and the chain of digests that ties them together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+
+from dp_dask.core.privacy import Neighbours
+
+__all__ = ["Balance", "about", "append", "balance", "entries", "first_fault", "metadata"]
+
+SCHEMA = 1
+metadata = sa.MetaData()
+about = sa.Table(
+    "dp_dask_ledger",
+    metadata,
+    sa.Column("schema_version", sa.Integer, primary_key=True),
+    sa.Column("salt", sa.Text, nullable=False),
+)
+entries = sa.Table(
+    "dp_dask_entries",
+    metadata,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", sa.Text, nullable=False),
+    sa.Column("dataset", sa.Text, nullable=False, index=True),
+    sa.Column("kind", sa.Text, nullable=False),  # open, grant or charge
+    sa.Column("neighbours", sa.Text, nullable=False),
+    sa.Column("epsilon", sa.Text, nullable=False),  # decimal text, of this entry
+    sa.Column("granted", sa.Text, nullable=False),  # of the data set, this entry included
+    sa.Column("spent", sa.Text, nullable=False),
+    sa.Column("who", sa.Text, nullable=False),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("request", sa.Text, nullable=True, unique=True),  # salted digest: exactly one charge a request
+    sa.Column("release", sa.Text, nullable=True),
+    sa.Column("previous", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A data set's budget; all that is known of it in exact decimals."""
+
+    dataset: str
+    neighbours: Neighbours
+    granted: Decimal
+    spent: Decimal
+
+    @property
+    def left(self) -> Decimal:
+        """What can still be spent."""
+        return self.granted - self.spent
+
+
+def balance(connection: sa.Connection, dataset: str) -> Balance | None:
+    """Read a data set's balance from its last entry; None where it has none."""
+    query = entries.select().where(entries.c.dataset == dataset).order_by(entries.c.seq.desc()).limit(1)
+    row = connection.execute(query).mappings().first()
+    if row is None:
+        return None
+    return Balance(dataset, Neighbours(row["neighbours"]), Decimal(row["granted"]), Decimal(row["spent"]))
+
+
+def append(
+    connection: sa.Connection,
+    after: Balance,
+    kind: str,
+    epsilon: Decimal,
+    *,
+    who: str,
+    why: str,
+    request: str | None = None,
+    release: str | None = None,
+) -> None:
+    """Write one entry at the end of the journal; ``after`` is the data set's balance with it."""
+    last = connection.execute(sa.select(entries.c.seq, entries.c.digest).order_by(entries.c.seq.desc()).limit(1)).first()
+    row = {
+        "seq": 1 if last is None else last.seq + 1,
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "dataset": after.dataset,
+        "kind": kind,
+        "neighbours": str(after.neighbours),
+        "epsilon": str(epsilon),
+        "granted": str(after.granted),
+        "spent": str(after.spent),
+        "who": who,
+        "why": why,
+        "request": request,
+        "release": release,
+        "previous": "" if last is None else last.digest,
+    }
+    connection.execute(entries.insert().values(**row, digest=_digest(row)))
+
+
+def _digest(row: Any) -> str:
+    content = {name: row[name] for name in entries.c.keys() if name != "digest"}  # noqa: SIM118
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def first_fault(rows: Iterable[Mapping[str, Any]]) -> int | None:
+    """Return the number of the first entry that does not follow from those before it, or None."""
+    previous = ""
+    totals: dict[str, tuple[Decimal, Decimal]] = {}
+    for seq, row in enumerate(rows, start=1):
+        # The digest comes first: an edited entry may not even hold numbers.
+        if row["seq"] != seq or row["previous"] != previous or row["digest"] != _digest(row):
+            return seq
+        granted, spent = totals.get(row["dataset"], (Decimal(0), Decimal(0)))
+        if row["kind"] == "charge":
+            spent += Decimal(row["epsilon"])
+        else:
+            granted += Decimal(row["epsilon"])
+        if (Decimal(row["granted"]), Decimal(row["spent"])) != (granted, spent) or spent > granted:
+            return seq
+        previous = row["digest"]
+        totals[row["dataset"]] = (granted, spent)
+    return None

@@ -1,0 +1,61 @@
+"""The Laplace release: sealed sums to noisy sums, each statistic at its own epsilon."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from dp_dask.core.grid import MAX_PRIVATE_RECORDS
+from dp_dask.core.release import Release, Request
+from dp_dask.core.sensitive import Sensitive, reveal
+from dp_dask.core.statistic import Total
+from dp_dask.errors import SourceError
+from dp_dask.gate.noise import Noise, laplace_scale
+
+__all__ = ["release"]
+
+
+def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise) -> list[Release]:
+    """Add noise to every request's sum (and weighted count), once.
+
+    The whole is (sum of the epsilons)-differentially private by basic composition, each request by the theorem of
+    ``laplace_scale`` with the sensitivity of ``BoundedSum.sensitivity``. The result must reach the ledger before anything
+    else: see ``Ledger.commit``.
+
+    Raises SourceError where n is public and the data have another number of records: n is the same
+    for every neighbour, so the refusal tells nothing that epsilon protects.
+    """
+    total = reveal(sealed)
+    for request in requests:
+        if request.n is not None and total.n_records != request.n:
+            msg = (
+                f"privacy.n is {request.n}, but the data have another number of records; under replace n is public "
+                "and must be exact: correct it, or use add_remove"
+            )
+            raise SourceError(msg)
+    if total.n_records > MAX_PRIVATE_RECORDS:
+        msg = f"more than {MAX_PRIVATE_RECORDS} records: beyond what the integer sums are proven for"
+        raise SourceError(msg)
+    return [_release_one(value, total.n_records, request, noise) for value, request in zip(total.sums, requests, strict=True)]
+
+
+def _release_one(value: int, n_records: int, request: Request, noise: Noise) -> Release:
+    statistic = request.statistic
+    sensitivity = statistic.sensitivity(request.neighbours)
+    laplace = laplace_scale(sensitivity, request.epsilon)
+    exact = [value]
+    if request.n is None:
+        exact.append(statistic.count_weight * n_records)
+    noisy = noise.add_discrete_laplace(exact, laplace.scale)
+    return Release(
+        id=uuid.uuid4().hex,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        request=request,
+        sampler=noise.sampler,
+        sensitivity=sensitivity,
+        scale=laplace.scale,
+        privacy_loss=laplace.privacy_loss,
+        noisy_sum=noisy[0],
+        noisy_count=noisy[1] if request.n is None else None,
+    )

@@ -1,0 +1,174 @@
+"""Measurement: one posterior to be made, from its entry in the pipeline file."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from dp_dask.build import Faults, build, check_keys, leaf, show
+from dp_dask.core import plugins
+from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.grid import MAX_PRIVATE_RECORDS, choose_grid
+from dp_dask.core.priors import Prior
+from dp_dask.core.privacy import Neighbours, exact_epsilon
+from dp_dask.core.release import Request
+from dp_dask.core.statistic import BoundedSum
+from dp_dask.models import Model
+
+__all__ = ["NAME", "Measurement", "Privacy", "is_name", "make_measurements", "make_model", "make_prior"]
+
+MODELS = "dp_dask.models"
+NAME = "letters, digits, '.', '_' and '-'"
+RESERVED = ("model", "column", "bounds", "outside", "epsilon", "prior")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One posterior to be made: a model of one column, its statistic, its price and its prior."""
+
+    name: str
+    model_name: str
+    model: Model
+    prior: Prior
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """Who is protected: the relation, and n where it is public."""
+
+    neighbours: Neighbours
+    n: int | None = None
+    expected_records: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.neighbours is Neighbours.REPLACE:
+            if self.n is None:
+                msg = "neighbours: replace needs n, the public and exact number of records; where it is not public use add_remove"
+                raise ValueError(msg)
+            if not 0 <= self.n <= MAX_PRIVATE_RECORDS:
+                msg = f"n is {self.n}; it must be between 0 and 2^40"
+                raise ValueError(msg)
+            if self.expected_records is not None:
+                msg = "expected_records is for add_remove; under replace n itself is public"
+                raise ValueError(msg)
+        elif self.n is not None:
+            msg = "n is private under add_remove and released with noise; leave it out (expected_records takes a public guess)"
+            raise ValueError(msg)
+        if self.expected_records is not None and not 0 < self.expected_records <= MAX_PRIVATE_RECORDS:
+            msg = f"expected_records is {self.expected_records}; give a public guess of the number of records, above 0"
+            raise ValueError(msg)
+
+
+def make_measurements(given: Any, dataset: str | None, privacy: Privacy | None, faults: Faults) -> list[Measurement]:
+    """Make every measurement of the file; what is wrong with one does not hide the next."""
+    if not isinstance(given, dict) or not given:
+        faults.add("measurements", f"is {show(given)}; give at least one, as NAME: {{model: .., column: .., ..}}")
+        return []
+    made = []
+    for name, value in given.items():
+        path = f"measurements.{name}"
+        if not is_name(name):
+            faults.add(path, f"the name may hold {NAME} only")
+        measurement = _measurement(name, value, path, dataset or "", privacy, faults)
+        if measurement is not None:
+            made.append(measurement)
+    return made
+
+
+def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privacy | None, faults: Faults) -> Measurement | None:
+    before = len(faults.problems)
+    model_name = given.get("model") if isinstance(given, dict) else None
+    if not isinstance(model_name, str):
+        faults.add(f"{path}.model", f"is {show(model_name)}; known models: {', '.join(plugins.names(MODELS))}")
+        return None
+    try:
+        cls = plugins.load(MODELS, model_name)
+    except ValueError as error:
+        faults.add(f"{path}.model", str(error))
+        return None
+    known = [field.name for field in dataclasses.fields(cls)]  # such as the normal's sigma
+    needed = ["column", "epsilon", "prior"] + ([] if cls.natural_bounds else ["bounds"])
+    values = check_keys(given, path, [*RESERVED, *known], [*needed, *known], faults)
+    model = build(cls, {key: values[key] for key in known if key in values}, path, faults) if set(known) <= set(values) else None
+    column = leaf(str, values.get("column", ""), f"{path}.column", faults)
+    outside = leaf(Outside, values.get("outside", "clamp"), f"{path}.outside", faults)
+    epsilon = _epsilon(values["epsilon"], f"{path}.epsilon", faults) if "epsilon" in values else None
+    bounds = _bounds(values["bounds"], cls, f"{path}.bounds", faults) if "bounds" in values else cls.natural_bounds
+    prior = make_prior(cls, values["prior"], f"{path}.prior", faults) if "prior" in values else None
+    if len(faults.problems) > before or privacy is None or model is None or prior is None or epsilon is None or bounds is None:
+        return None
+    try:
+        statistic = _statistic(column, bounds, outside, privacy, is_integer=cls.is_integer, epsilon=float(epsilon))
+    except ValueError as error:
+        faults.add(f"{path}.bounds", str(error))
+        return None
+    request = Request(dataset=dataset, statistic=statistic, neighbours=privacy.neighbours, n=privacy.n, epsilon=epsilon)
+    return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request)
+
+
+def _statistic(
+    column: str, bounds: Bounds, outside: Outside, privacy: Privacy, *, is_integer: bool, epsilon: float
+) -> BoundedSum:
+    expected = None if privacy.expected_records is None else round(privacy.expected_records)
+    n = privacy.n if privacy.neighbours is Neighbours.REPLACE else expected
+    grid = choose_grid(bounds, outside=outside, neighbours=privacy.neighbours, is_integer=is_integer, epsilon=epsilon, n=n)
+    grid.check_headroom(MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1))
+    # Half the largest contribution: within 10 % of the best share for the count (research/inference_engines.md 6).
+    weight = 0 if privacy.neighbours is Neighbours.REPLACE else max(1, round(grid.largest / 2))
+    return BoundedSum(column=column, bounds=bounds, outside=outside, grid=grid, count_weight=weight)
+
+
+def make_model(name: str, known: Any, path: str, faults: Faults) -> Any:
+    """Make a model by name from its known parameters; None where there was a fault."""
+    try:
+        cls = plugins.load(MODELS, name)
+    except ValueError as error:
+        faults.add(path, str(error))
+        return None
+    return build(cls, known, path, faults)
+
+
+def make_prior(model: Any, given: Any, path: str, faults: Faults) -> Any:
+    """Make the prior of a model from its parameters; None where there was a fault."""
+    return build(model.prior_type, given, path, faults)
+
+
+def _epsilon(value: Any, path: str, faults: Faults) -> Decimal | None:
+    number = leaf(Decimal, value, path, faults)
+    if number is None:
+        return None
+    try:
+        return exact_epsilon(number)
+    except ValueError as error:
+        faults.add(path, str(error))
+        return None
+
+
+def _bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:
+    if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004
+        faults.add(path, f"is {show(value)}; give [smallest, largest]")
+        return None
+    ends = [leaf(float, end, f"{path}[{i}]", faults) for i, end in enumerate(value)]
+    if None in ends:
+        return None
+    try:
+        bounds = Bounds(*ends)
+    except ValueError as error:
+        faults.add(path, str(error))
+        return None
+    low, high = cls.support
+    if bounds.lower < low or bounds.upper > high:
+        faults.add(path, f"[{bounds.lower:g}, {bounds.upper:g}] reaches beyond what the model can produce, {low} to {high}")
+        return None
+    if cls.is_integer and not (bounds.lower.is_integer() and bounds.upper.is_integer()):
+        faults.add(path, f"[{bounds.lower:g}, {bounds.upper:g}]: records of this model are whole numbers; give whole bounds")
+        return None
+    return bounds
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a name is safe in a file name, a variable name and a log."""
+    return bool(text) and all(c.isascii() and (c.isalnum() or c in "._-") for c in text)

@@ -1,0 +1,67 @@
+"""Models: one exponential family a file; a file's name is its name in the pipeline file.
+
+A model says how one record is distributed given its parameter theta, and nothing about privacy: bounds, grid
+and noise are laid over it by ``public.likelihood``. To add a model is to add a file whose ``plugin`` is a
+frozen dataclass with the members of ``Model``; its fields are the model's known parameters. The law tests
+find it by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_dask.core.bounds import Bounds
+
+__all__ = ["Model", "PartialMoments"]
+
+Floats = NDArray[np.float64]
+
+
+class PartialMoments(NamedTuple):
+    """P(x in [a, b]), E[x - c; x in [a, b]] and E[(x - c)^2; x in [a, b]], each with theta's shape."""
+
+    probability: Floats
+    first: Floats
+    second: Floats
+
+    def shifted(self, distance: float | Floats) -> PartialMoments:
+        """Return the same moments about a point ``distance`` below."""
+        p, m1, m2 = self
+        return PartialMoments(p, m1 + distance * p, m2 + distance * (2 * m1 + distance * p))
+
+
+class Model(Protocol):
+    """One-parameter exponential family with sufficient statistic x (methods 5)."""
+
+    parameter: ClassVar[str]  # its name in the posterior
+    is_integer: ClassVar[bool]  # do records take whole numbers only?
+    support: ClassVar[tuple[float, float]]  # where records can lie; may be infinite
+    natural_bounds: ClassVar[Bounds | None]  # the bounds where the support is finite, else None
+    prior_type: ClassVar[type[Any]]  # the conjugate prior
+
+    def cdf(self, x: Floats | float, theta: Floats) -> Floats:
+        """P(record <= x), shapes broadcast; accurate where it is small."""
+        ...
+
+    def sf(self, x: Floats | float, theta: Floats) -> Floats:
+        """P(record > x), shapes broadcast; accurate where it is small."""
+        ...
+
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+        """Moments about a point over the closed interval [lower, upper], in closed form; ends may be infinite."""
+        ...
+
+    def update(self, prior: Any, n: Any, total: Any) -> Any:
+        """Conjugate-Update: the posterior's hyperparameters after n records with sum ``total``; arrays allowed."""
+        ...
+
+    def draw(self, hyper: Any, rng: np.random.Generator) -> Floats:
+        """Draw theta once for each entry of the hyperparameters that ``update`` returned."""
+        ...
+
+    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+        """Draw n records."""
+        ...

@@ -1,0 +1,71 @@
+"""geometric(p): failures before the first success, x = 0, 1, 2, .."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dp_dask.core.bounds import Bounds
+from dp_dask.core.priors import Beta
+from dp_dask.models import PartialMoments
+
+__all__ = ["plugin"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Geometric:
+    """P(x = k) = p (1 - p)^k."""
+
+    parameter: ClassVar[str] = "p"
+    is_integer: ClassVar[bool] = True
+    support: ClassVar[tuple[float, float]] = (0, math.inf)
+    natural_bounds: ClassVar[Bounds | None] = None
+    prior_type: ClassVar[type[Beta]] = Beta
+
+    def cdf(self, x: Floats | float, theta: Floats) -> Floats:
+        """1 - (1 - p)^(floor(x) + 1)."""
+        return -np.expm1(np.maximum(np.floor(x) + 1, 0) * np.log1p(-theta))
+
+    def sf(self, x: Floats | float, theta: Floats) -> Floats:
+        """(1 - p)^(floor(x) + 1)."""
+        return np.exp(np.maximum(np.floor(x) + 1, 0) * np.log1p(-theta))
+
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+        """Memoryless, with factorial moments E[(y)_k; y <= R] = k! (q / p)^k I_p(k + 1, R - k + 1), I incomplete beta."""
+        a = max(math.ceil(lower), 0)
+        r = math.floor(upper) - a if math.isfinite(upper) else math.inf
+        if r < 0:
+            return PartialMoments(*[np.zeros_like(theta)] * 3)
+
+        def inside(k: int) -> Any:
+            if r < k:
+                return 0.0
+            return special.betainc(k + 1, r - k + 1, theta) if math.isfinite(r) else 1.0
+
+        odds = (1 - theta) / theta
+        start = np.exp(a * np.log1p(-theta))
+        first = start * odds * inside(1)
+        second = 2 * start * odds * odds * inside(2) + first
+        return PartialMoments(start * inside(0), first, second).shifted(a - about)
+
+    def update(self, prior: Beta, n: Any, total: Any) -> tuple[Any, Any]:
+        """Beta(alpha + n, beta + S)."""
+        return prior.alpha + n, prior.beta + total
+
+    def draw(self, hyper: tuple[Any, Any], rng: np.random.Generator) -> Floats:
+        """Draw from the beta distribution."""
+        return np.asarray(rng.beta(*hyper))
+
+    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+        """n independent counts, by inversion so that no small p overflows an integer."""
+        return np.floor(-rng.standard_exponential(n) / np.log1p(-theta))
+
+
+plugin = Geometric

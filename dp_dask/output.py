@@ -1,0 +1,98 @@
+"""Output: the files of a run, each written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from dp_dask.errors import ConfigError
+from dp_dask.pipeline import Run, infer_from
+from dp_dask.public import publication as files
+from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
+from dp_dask.public.publication import Publication
+from dp_dask.public.report import Spending, render
+
+__all__ = ["run_json", "summaries_of", "write_posterior", "write_report_again", "write_run"]
+
+
+def write_run(run: Run, folder: Path) -> tuple[Path, list[Summary]]:
+    """Write release.json, posterior.nc, report.html and run.json of a run; return their folder and the summaries.
+
+    The folder is named by the releases, so that a repeat of a run replaces its files and makes no new ones.
+    """
+    releases = [published.release for published in run.publication.measurements.values()]
+    created = max(release.created for release in releases)[:19].replace("-", "").replace(":", "")
+    key = hashlib.sha256("".join(release.id for release in releases).encode()).hexdigest()[:8]
+    target = folder / f"{created}Z-{key}"
+    target.mkdir(parents=True, exist_ok=True)
+    charged = sum((run.publication.measurements[name].release.request.epsilon for name in run.charged), Decimal(0))
+    spending = Spending(charged=charged, spent=run.balance.spent, granted=run.balance.granted)
+    _replace(target / "release.json", lambda path: files.write(run.publication, path))
+    summaries = write_posterior(run.publication, run.posteriors, spending, target)
+    text = json.dumps(run_json(run, summaries, spending), indent=2, allow_nan=False) + "\n"
+    _replace(target / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
+    return target, summaries
+
+
+def write_posterior(
+    publication: Publication, posteriors: Sequence[Posterior], spending: Spending | None, folder: Path
+) -> list[Summary]:
+    """Write posterior.nc and report.html; return the summaries."""
+    summaries = summaries_of(posteriors)
+    _replace(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path))
+    page = render(publication, posteriors, summaries, spending)
+    _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
+    return summaries
+
+
+def summaries_of(posteriors: Sequence[Posterior]) -> list[Summary]:
+    """Summarise each posterior."""
+    return [summarise(posterior) for posterior in posteriors]
+
+
+def write_report_again(folder: Path) -> Path:
+    """Write a run's report.html again from its release.json and run.json; the same release gives the same draws.
+
+    Raises ConfigError where one of the two is missing or not of this version.
+    """
+    publication = files.read(folder / "release.json")
+    problem = ""
+    try:
+        told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        spending = Spending(**{key: Decimal(told[key]) for key in ("charged", "spent", "granted")})
+        n_draws, engine = int(told["draws"]), str(told["engine"])
+    except (OSError, ValueError, KeyError, TypeError, InvalidOperation):
+        problem = "is missing or not the run.json of a run"
+    if problem:
+        raise ConfigError.of(str(folder / "run.json"), problem)
+    posteriors = infer_from(publication, n_draws, engine)
+    page = render(publication, posteriors, summaries_of(posteriors), spending)
+    _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
+    return folder / "report.html"
+
+
+def run_json(run: Run, summaries: Sequence[Summary], spending: Spending) -> dict[str, Any]:
+    """Return what a machine wants to know of a run, in strict JSON; decimals as text."""
+    return {
+        "schema": "dp-dask/run/1",
+        "written_by": run.publication.written_by,
+        "dataset": run.publication.dataset,
+        "charged": str(spending.charged),
+        "spent": str(spending.spent),
+        "granted": str(spending.granted),
+        "left": str(spending.left),
+        "draws": run.n_draws,
+        "engine": run.engine,
+        "measurements": {s.measurement: {**asdict(s), "charged": s.measurement in run.charged} for s in summaries},
+    }
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    part = path.with_name(f".{path.name}.part")
+    write(part)
+    part.replace(path)

@@ -1,0 +1,221 @@
+"""The five steps in order: read, reduce, release, infer, report. The only file that sees all three zones."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dp_dask import __version__
+from dp_dask.build import Faults
+from dp_dask.config import Pipeline
+from dp_dask.core.release import Release, Request
+from dp_dask.core.sensitive import Sensitive
+from dp_dask.core.statistic import Total
+from dp_dask.errors import ConfigError
+from dp_dask.gate.journal import Balance
+from dp_dask.gate.laplace import release
+from dp_dask.gate.ledger import Ledger
+from dp_dask.gate.noise import Noise, OpenDPNoise
+from dp_dask.measurement import Measurement, make_model, make_prior
+from dp_dask.private.reduce import reduce
+from dp_dask.public.calibration import Uniformity, ranks, uniformity
+from dp_dask.public.infer import infer
+from dp_dask.public.observation import Observation, observe
+from dp_dask.public.posterior import Posterior, seed
+from dp_dask.public.publication import Publication, Published
+
+__all__ = ["Progress", "Run", "calibrate", "infer_from", "run", "select", "silent"]
+
+Progress = Callable[[str, int, int], None]  # stage, done, of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a run gave: the public releases, their posteriors, and the budget after it."""
+
+    publication: Publication
+    posteriors: tuple[Posterior, ...]
+    balance: Balance
+    charged: tuple[str, ...]  # the measurements that this run paid for; the others were released before
+    n_draws: int
+    engine: str
+
+
+def silent(_stage: str, _done: int, _of: int) -> None:
+    """Show no progress."""
+
+
+def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = silent) -> Run:
+    """Release what has not been released yet, in one scan and one transaction, and infer from every release.
+
+    Raises BudgetError before any record is read where the budget does not cover what is new, and again at the commit. Until
+    the commit nothing is charged and nothing shown, whatever fails.
+    """
+    check_output(pipeline.output)
+    ledger = Ledger(pipeline.ledger)
+    try:
+        releases, charged = _release(pipeline, ledger, noise or OpenDPNoise(), progress)
+        balance = ledger.balance(pipeline.dataset)
+    finally:
+        ledger.close()
+    publication = Publication(
+        written_by=f"dp-dask {__version__}",
+        dataset=pipeline.dataset,
+        measurements={
+            m.name: _published(m, made, pipeline.expected_n) for m, made in zip(pipeline.measurements, releases, strict=True)
+        },
+    )
+    posteriors = infer_from(publication, pipeline.n_draws, pipeline.engine)
+    return Run(
+        publication=publication,
+        posteriors=posteriors,
+        balance=balance,
+        charged=charged,
+        n_draws=pipeline.n_draws,
+        engine=pipeline.engine,
+    )
+
+
+def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress) -> tuple[list[Release], tuple[str, ...]]:
+    """Return a release for each measurement, and the names of those that were charged now."""
+    ledger.balance(pipeline.dataset)  # refuses a data set without a budget before its files are looked at
+    version = pipeline.version or pipeline.source.version()
+    digests = [ledger.digest(m.request, version) for m in pipeline.measurements]
+    stored = {digest: found for digest in digests if (found := ledger.find(digest)) is not None}
+    new = {digest: m for digest, m in zip(digests, pipeline.measurements, strict=True) if digest not in stored}
+    drawn: list[Release] = []
+    if new:
+        requests = [m.request for m in new.values()]
+        ledger.check_affordable(pipeline.dataset, pipeline.neighbours, sum((r.epsilon for r in requests), Decimal(0)))
+        drawn = release(_reduce(pipeline, requests, progress), requests, noise)
+        why = ", ".join(m.name for m in new.values())
+        shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
+        stored.update(zip(new, shown, strict=True))
+    ours = {made.id for made in drawn}
+    charged = tuple(m.name for digest, m in new.items() if stored[digest].id in ours)
+    return [stored[digest] for digest in digests], charged
+
+
+def _reduce(pipeline: Pipeline, requests: list[Request], progress: Progress) -> Sensitive[Total]:
+    statistics = [request.statistic for request in requests]
+    pipeline.source.check(sorted({statistic.column for statistic in statistics}))
+    with pipeline.cluster.client() as client:
+        return reduce(
+            client,
+            pipeline.source,
+            statistics,
+            progress=lambda done, of: progress("splits read", done, of),
+            stall_timeout=pipeline.cluster.stall_timeout,
+        )
+
+
+def infer_from(
+    publication: Publication, n_draws: int, engine: str = "auto", priors: dict[str, Any] | None = None
+) -> tuple[Posterior, ...]:
+    """Make every measurement's posterior from public values alone, with other priors where given (by measurement).
+
+    Repeats give the same draws. Raises ConfigError where a prior or a model of the file cannot be used.
+    """
+    faults = Faults(Path())
+    posteriors = []
+    for name, published in publication.measurements.items():
+        model = make_model(published.model, published.known, f"measurements.{name}.model", faults)
+        given = (priors or {}).get(name, published.prior)
+        prior = make_prior(model, given, f"prior of {name}", faults) if model is not None else None
+        if model is None or prior is None:
+            continue
+        observation = observe(published.release, model, published.expected_records)
+        rng = np.random.default_rng(seed(published.release))
+        inference = infer(rng, observation, prior, n_draws, engine)
+        posteriors.append(
+            Posterior(
+                measurement=name,
+                model=published.model,
+                parameter=model.parameter,
+                prior=prior,
+                release=published.release,
+                inference=inference,
+            )
+        )
+    if faults.problems:
+        raise ConfigError(faults.problems)
+    return tuple(posteriors)
+
+
+def select(publication: Publication, measurement: str | None) -> Publication:
+    """Keep one measurement of a publication, or all; raises ConfigError for a name that it does not hold."""
+    if measurement is None:
+        return publication
+    if measurement not in publication.measurements:
+        names = ", ".join(publication.measurements)
+        raise ConfigError.of("--measurement", f"is {measurement!r}; the release holds: {names}")
+    return replace(publication, measurements={measurement: publication.measurements[measurement]})
+
+
+def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Progress = silent) -> dict[str, Uniformity]:
+    """Simulate this pipeline's models, priors, n, bounds and epsilons on its cluster and test every posterior's ranks.
+
+    The same entropy gives the same ranks on any cluster: a batch's number is its seed. Reads no record, charges nothing.
+    """
+    likes = {m.name: pseudo_observation(m, pipeline.expected_n) for m in pipeline.measurements}
+    batch = max(1, min(25, replicates // 16))
+    sizes = [min(batch, replicates - start) for start in range(0, replicates, batch)]
+    results: dict[str, Uniformity] = {}
+    with pipeline.cluster.client() as client:
+        seeds = np.random.SeedSequence(entropy).spawn(len(pipeline.measurements))
+        for m, parent in zip(pipeline.measurements, seeds, strict=True):
+            children = parent.spawn(len(sizes))
+            futures = [
+                client.submit(ranks, child, likes[m.name], m.prior, size, pipeline.engine, pure=False)
+                for child, size in zip(children, sizes, strict=True)
+            ]
+            parts = []
+            for i, future in enumerate(futures):
+                parts.append(future.result())
+                progress(f"calibrating {m.name}", sum(sizes[: i + 1]), replicates)
+            results[m.name] = uniformity(np.concatenate(parts))
+    return results
+
+
+def pseudo_observation(m: Measurement, expected_n: float | None) -> Observation:
+    """Return an observation with the measurement's scale and no data, for simulations to start from."""
+    statistic = m.request.statistic
+    scale = statistic.sensitivity(m.request.neighbours) / float(m.request.epsilon)
+    count = None if m.request.n is not None else 0
+    return Observation(model=m.model, statistic=statistic, n=m.request.n, scale=scale, y=0, count=count, expected_n=expected_n)
+
+
+def check_output(folder: Path) -> None:
+    """Raise ConfigError unless the folder exists or can be made, and can be written to."""
+    problem = ""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            problem = "may not be written to"
+    except OSError as error:
+        problem = f"cannot be made ({error.strerror})"
+    if problem:
+        raise ConfigError.of("output", f"{folder}: {problem}; choose another folder")
+
+
+def who() -> str:
+    """Name the requester for the ledger."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
+def _published(m: Measurement, made: Release, expected_n: float | None) -> Published:
+    return Published(model=m.model_name, known=_plain(m.model), prior=_plain(m.prior), expected_records=expected_n, release=made)
+
+
+def _plain(value: Any) -> dict[str, float]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}

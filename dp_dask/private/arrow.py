@@ -1,0 +1,91 @@
+"""Arrow arrays as float64 values and validity, exactly as inputs.md settles every type.
+
+The only file that knows buffers, offsets, limbs and dictionaries. Conversion never raises on a value: pyarrow's own
+casts quote the offending value in their error text.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+__all__ = ["is_numeric", "values_and_validity"]
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+EXACT = 2**53  # integers below are exact in float64
+EXACT_POWER = 22  # 10^22 is the last power of ten that float64 holds exactly
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type can be summed; a type is schema and public."""
+    if pa.types.is_dictionary(kind):
+        return is_numeric(kind.value_type)
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal128, pa.types.is_decimal256, pa.types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def values_and_validity(array: pa.Array) -> tuple[Floats, Mask | None]:
+    """Return each slot's value, rounded to the nearest float64, and which slots are not null (None: all).
+
+    A null slot's value is arbitrary. The values may share the array's memory: do not write to them.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()  # also brings out nulls inside the dictionary
+    kind = array.type
+    valid = _validity(array)
+    if pa.types.is_boolean(kind):
+        return _bits(array.buffers()[1], array.offset, len(array)).astype(np.float64), valid
+    if pa.types.is_decimal(kind):
+        return _decimals(array), valid
+    dtype = np.dtype(kind.to_pandas_dtype())
+    data = array.buffers()[1]
+    if data is None or len(array) == 0:
+        return np.zeros(len(array)), valid
+    raw = np.frombuffer(data, dtype=dtype)[array.offset : array.offset + len(array)]
+    with np.errstate(all="ignore"):
+        return raw.astype(np.float64, copy=False), valid
+
+
+def _validity(array: pa.Array) -> Mask | None:
+    bitmap = array.buffers()[0]
+    if bitmap is None or array.null_count == 0:
+        return None
+    return _bits(bitmap, array.offset, len(array))
+
+
+def _bits(bitmap: pa.Buffer | None, offset: int, length: int) -> Mask:
+    if bitmap is None:
+        return np.zeros(length, dtype=np.bool_)
+    first = offset // 8
+    raw = np.frombuffer(bitmap, dtype=np.uint8)[first : (offset + length + 7) // 8]
+    start = offset - 8 * first
+    return np.unpackbits(raw, bitorder="little")[start : start + length].view(np.bool_)
+
+
+def _decimals(array: pa.Array) -> Floats:
+    """Divide the integer by its power of ten, one correctly rounded operation; beyond 2^53, Python's decimal does it."""
+    scale = array.type.scale
+    n_limbs = array.type.byte_width // 8
+    limbs = np.frombuffer(array.buffers()[1], dtype=np.int64).reshape(-1, n_limbs)
+    limbs = limbs[array.offset : array.offset + len(array)]
+    low = limbs[:, 0]
+    with np.errstate(all="ignore"):
+        power = np.float64(10.0) ** abs(scale)
+        values = low / power if scale >= 0 else low * power
+    exact = (low > -EXACT) & (low < EXACT)
+    for j in range(1, n_limbs):
+        exact &= limbs[:, j] == low >> 63
+    if abs(scale) > EXACT_POWER:
+        exact[:] = False
+    for i in np.flatnonzero(~exact):
+        # A null slot is read here as well: its bytes decide nothing, but must not stop the run.
+        value = 0
+        for j in reversed(range(n_limbs)):
+            limb = int(limbs[i, j])
+            value = limb if j == n_limbs - 1 else (value << 64) | (limb & (2**64 - 1))
+        values[i] = float(Decimal(value).scaleb(-scale)) if abs(value) < 10**78 else np.nan
+    return values

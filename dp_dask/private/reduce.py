@@ -1,0 +1,143 @@
+"""Reduce: records to one sealed total, a Dask task a split.
+
+A task returns its sums sealed, or a failure as a value: an exception that crossed the cluster would carry
+records to logs and to the client (architecture, rule 3). Tasks do not log, write or draw noise, because Dask
+runs a task at least once; integer sums make a second run harmless and every order the same.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_dask.core.sensitive import Sensitive, reveal
+from dp_dask.core.statistic import BoundedSum, Total
+from dp_dask.errors import ClusterError, SourceError
+from dp_dask.private.kernels import BLOCK, sum_array
+from dp_dask.private.sources import Source, Split
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = ["Failure", "reduce", "reduce_split"]
+
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a split could not be read; safe to show."""
+
+    index: int
+    message: str
+    is_transient: bool = False
+
+
+def reduce_split(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Sensitive[Total] | Failure:
+    """Sum the statistics over one split, on a worker; failures of the disk are tried again there."""
+    outcome: Sensitive[Total] | Failure = Failure(split.index, "not tried")
+    for _ in range(ATTEMPTS):
+        outcome = _attempt(source, split, statistics)
+        if not (isinstance(outcome, Failure) and outcome.is_transient):
+            break
+    return outcome
+
+
+def _attempt(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Sensitive[Total] | Failure:
+    message, is_transient = "", False
+    try:
+        return Sensitive(_sum_split(source, split, statistics))
+    except SourceError as error:
+        message = str(error)
+    except OSError as error:
+        message, is_transient = type(error).__name__, True
+    except Exception as error:  # noqa: BLE001  (whatever it is, its text may quote a record)
+        message = type(error).__name__
+    # Outside the except blocks: nothing of the exception, its context included, leaves this function.
+    if "\n" not in message and ":" not in message:
+        message = f"{split.parts[0].path}: reading failed with {message}"
+    return Failure(split.index, message, is_transient)
+
+
+def _sum_split(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Total:
+    scratch = np.empty(BLOCK)
+    columns = sorted({statistic.column for statistic in statistics})
+    sums = [0] * len(statistics)
+    n_records = 0
+    for batch in source.read(split, columns):
+        n_records += batch.n_records
+        for j, statistic in enumerate(statistics):
+            sums[j] += sum_array(statistic, batch.columns[statistic.column], scratch)
+    return Total(tuple(sums), n_records)
+
+
+def reduce(
+    client: Client,
+    source: Source,
+    statistics: Sequence[BoundedSum],
+    *,
+    progress: Callable[[int, int], None],
+    stall_timeout: float,
+) -> Sensitive[Total]:
+    """Sum the statistics over all splits on the cluster; ``progress`` is told (splits done, splits).
+
+    Raises SourceError for the first split, in file order, that could not be read, and ClusterError where the
+    cluster is lost or no split finishes for ``stall_timeout`` seconds. Nothing is charged by then.
+    """
+    splits = source.plan()
+    run = uuid.uuid4().hex  # explicit keys: Dask's own would be digests of the arguments (rule 4)
+    futures = [
+        client.submit(reduce_split, source, split, tuple(statistics), key=f"dp-reduce-{run}-{split.index}", retries=2)
+        for split in splits
+    ]
+    try:
+        _wait(futures, progress, stall_timeout)
+        outcomes = _gather(client, futures)
+    finally:
+        client.cancel(futures, force=True)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+    if failures:
+        raise SourceError(failures[0].message)
+    totals = [reveal(outcome) for outcome in outcomes]
+    return Sensitive(sum(totals[1:], start=totals[0]))
+
+
+def _wait(futures: list[Future], progress: Callable[[int, int], None], stall_timeout: float) -> None:
+    """Return when all futures have ended, however they ended."""
+    changed = threading.Condition()
+    done = 0
+
+    def count(_: Any) -> None:
+        nonlocal done
+        with changed:
+            done += 1
+            changed.notify_all()
+
+    for future in futures:
+        future.add_done_callback(count)
+    with changed:
+        while done < len(futures):
+            progress(done, len(futures))
+            if not changed.wait(stall_timeout):
+                msg = (
+                    f"no split finished for {stall_timeout:g} s ({done} of {len(futures)} done); "
+                    "look at the workers, or raise cluster.stall_timeout"
+                )
+                raise ClusterError(msg)
+    progress(len(futures), len(futures))
+
+
+def _gather(client: Client, futures: list[Future]) -> list[Any]:
+    """Fetch the outcomes; a task that died, and so could not return a failure, is the cluster's fault."""
+    kind = ""
+    try:
+        return list(client.gather(futures))
+    except Exception as error:  # noqa: BLE001  (its text may name keys and addresses, never needed here)
+        kind = type(error).__name__
+    msg = f"the cluster lost tasks ({kind}); nothing was released or charged, run again"
+    raise ClusterError(msg)

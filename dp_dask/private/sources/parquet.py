@@ -1,0 +1,153 @@
+"""parquet: one file, a folder of files, or hive partitions, on a local or mounted disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dp_dask.errors import SourceError
+from dp_dask.private import listing
+from dp_dask.private.arrow import is_numeric
+from dp_dask.private.sources import Batch, Part, Split
+
+__all__ = ["plugin"]
+
+BATCH_ROWS = 2**17
+GROUP_ROWS = 2**16, 2**20  # row groups of these sizes are read whole: 0.85 x the time of batches
+GROUP_BYTES = 64 * 2**20
+SMALL_FILE = 2**20  # read with one call: 0.71 x the time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parquet:
+    """Parquet files below ``path``; a file's records are those of its row groups."""
+
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        """The folder that the splits' names are relative to."""
+        return self.path.parent if self.path.is_file() else self.path
+
+    def plan(self) -> list[Split]:
+        """List files and cut them by bytes, without opening one."""
+        return listing.pack(listing.list_files(self.path), can_cut=True)
+
+    def version(self) -> str:
+        """Names, sizes and times of change of the files."""
+        return listing.version(listing.list_files(self.path))
+
+    def check(self, columns: list[str]) -> None:
+        """Look the columns up in the footer of the first file."""
+        name = listing.list_files(self.path)[0].name
+        with self._open(name) as file:
+            for column in columns:
+                _check_column(file, name, column)
+
+    def read(self, split: Split, columns: list[str]) -> Iterator[Batch]:
+        """Stream the row groups whose first byte lies in the split's parts."""
+        for part in split.parts:
+            with self._open(part.path) as file:
+                for column in columns:
+                    _check_column(file, part.path, column)
+                groups = _groups_in(file.metadata, part)
+                for records in _batches(file, groups, columns):
+                    yield _batch(records, columns, part.path)
+
+    def _open(self, name: str) -> pq.ParquetFile:
+        path = self.root / name
+        kind = ""
+        try:
+            small = path.stat().st_size < SMALL_FILE
+            source: Any = pa.BufferReader(path.read_bytes()) if small else path
+            return pq.ParquetFile(source, page_checksum_verification=True)
+        except FileNotFoundError:
+            kind = "it is gone"
+        except PermissionError:
+            kind = "it may not be read; check its permissions"
+        except (pa.ArrowException, ValueError):
+            kind = "not a readable Parquet file (cut short, empty, encrypted or of another format)"
+        msg = f"{name}: {kind}"
+        raise SourceError(msg)
+
+
+def _check_column(file: pq.ParquetFile, name: str, column: str) -> None:
+    schema = file.schema_arrow
+    positions = schema.get_all_field_indices(column)
+    if len(positions) > 1:
+        msg = f"{name}: {len(positions)} columns are called {column!r}; rename all but one"
+        raise SourceError(msg)
+    if not positions:
+        if column in listing.partition_keys(name):
+            msg = f"{name}: {column!r} is a partition key, hence text; a measurement needs a numeric column of the files"
+        else:
+            known = ", ".join(schema.names[:20]) + (", .." if len(schema.names) > 20 else "")  # noqa: PLR2004
+            msg = f"{name}: no column {column!r}; the file has: {known}"
+        raise SourceError(msg)
+    kind = schema.field(positions[0]).type
+    if not is_numeric(kind):
+        msg = f"{name}: column {column!r} is of type {kind}; a measurement needs a number (integer, float, decimal or boolean)"
+        raise SourceError(msg)
+
+
+def _groups_in(metadata: Any, part: Part) -> list[int]:
+    """Return the row groups that begin in the part; every group begins in exactly one."""
+    groups = []
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        if group.num_columns == 0:
+            continue
+        first = group.column(0)
+        offset = first.data_page_offset
+        if first.has_dictionary_page and first.dictionary_page_offset is not None:
+            offset = min(offset, first.dictionary_page_offset)
+        if part.start <= offset < part.end:
+            groups.append(i)
+    return groups
+
+
+def _batches(file: pq.ParquetFile, groups: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Read middling row groups whole, others as batches, so that memory is bounded by the batch."""
+    if not groups:
+        return
+    metadata = file.metadata
+    sizes = [metadata.row_group(i) for i in groups]
+    if all(GROUP_ROWS[0] <= g.num_rows <= GROUP_ROWS[1] and g.total_byte_size <= GROUP_BYTES for g in sizes):
+        for i in groups:
+            yield from file.read_row_group(i, columns=columns, use_threads=False).to_batches()
+    else:
+        yield from file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False)
+
+
+def _batch(records: pa.RecordBatch, columns: list[str], name: str) -> Batch:
+    arrays = {column: records.column(column) for column in columns}
+    for column, key in listing.partition_keys(name).items():
+        if column in arrays:
+            _check_key(arrays[column], key, name, column)
+    return Batch(arrays, records.num_rows)
+
+
+def _check_key(values: pa.Array, key: str | None, name: str, column: str) -> None:
+    """Refuse a column that contradicts the partition key of its name."""
+    expected: Any = None
+    with suppress(pa.ArrowException):
+        expected = pa.scalar(key).cast(values.type)
+    if key is None:
+        agrees = values.null_count == len(values)
+    elif expected is None:
+        agrees = False
+    else:
+        agrees = pc.sum(pc.equal(values, expected)).as_py() == len(values)
+    if not agrees:
+        msg = f"{name}: column {column!r} and the partition key of that name disagree; drop one of them"
+        raise SourceError(msg)
+
+
+plugin = Parquet

@@ -1,0 +1,1 @@
+"""After release: inference, calibration and reports; sees releases and simulations, never records."""

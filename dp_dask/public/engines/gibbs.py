@@ -1,0 +1,99 @@
+"""gibbs: Bernstein & Sheldon's 2018 sampler as published; a baseline, not calibrated in general.
+
+It alternates the sum given theta and the release (normal by the central limit theorem) with theta given the sum by
+Conjugate-Update, although the sum was not drawn from its exact law. Measured for truncated models at n = 1,000, epsilon 1:
+posterior sd 0.191 where the true one is 0.293 (methods 4.5).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_dask.core.bounds import Outside
+from dp_dask.core.priors import Prior
+from dp_dask.errors import InferenceError
+from dp_dask.public.engines import CHAINS, Inference
+from dp_dask.public.observation import Observation
+
+__all__ = ["chains", "plugin"]
+
+Floats = NDArray[np.float64]
+WARMUP = 500
+LONGEST_THIN = 1000
+
+
+def gibbs(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int) -> Inference:
+    """Run four chains, thinned by the autocorrelation time 3 r + 1 that the noise ratio r predicts."""
+    _check(observation, prior)
+    y = np.full(CHAINS, float(observation.y))
+    _, variance = observation.quick_moments(np.array([prior.mean]))
+    r = 2 * observation.scale**2 / max((observation.n or 0) * float(variance[0]), 1e-300)
+    thin = min(math.ceil(3 * r + 1), LONGEST_THIN)
+    draws = chains(rng, observation, prior, y, -(-n_draws // CHAINS), thin=thin, warmup=WARMUP + 20 * thin)
+    reason = f"asked for; noise ratio {r:.2g}, every {thin}th sweep kept; the published method is not calibrated in general"
+    return Inference(engine="gibbs", reason=reason, draws=draws, error=None)
+
+
+def chains(
+    rng: np.random.Generator, observation: Observation, prior: Prior, y: Floats, n_draws: int, *, thin: int, warmup: int
+) -> Floats:
+    """Run one chain for each noisy sum y [chain], in grid units, all else as in the observation; return [chain, draw]."""
+    _check(observation, prior)
+    theta = prior.rvs(rng, len(y))
+    draws = np.empty((len(y), n_draws))
+    for sweep in range(-warmup, n_draws * thin):
+        theta = _sweep(rng, observation, prior, y, theta)
+        if sweep >= 0 and (sweep + 1) % thin == 0:
+            draws[:, sweep // thin] = theta
+    return draws
+
+
+def _sweep(rng: np.random.Generator, observation: Observation, prior: Prior, y: Floats, theta: Floats) -> Floats:
+    """One sweep: the three sections' sums given theta, the inside one given the release too; then theta given their sum."""
+    model, statistic = observation.model, observation.statistic
+    n, unit, bounds = observation.n or 0, statistic.grid.unit, statistic.bounds
+    scale = observation.scale * unit
+    released = unit * (y + n * statistic.grid.origin)
+    start, end = model.support
+    gap = 1.0 if model.is_integer else 0.0
+    mean, variance = _section(observation, theta, bounds.lower, bounds.upper)
+    inside = rng.normal(mean, np.sqrt(variance))
+    # 1 / omega | S ~ InverseGaussian(1 / (b |y - S|), 1 / b^2), noise | omega ~ N(0, omega)
+    distance = np.maximum(np.abs(released - inside), 1e-8 * scale)
+    omega = 1 / rng.wald(1 / (scale * distance), scale**-2)
+    gain = variance / (variance + omega)
+    inside = rng.normal(mean + gain * (released - mean), np.sqrt(gain * omega))
+    total = inside
+    for low, high in ((start, bounds.lower - gap), (bounds.upper + gap, end)):
+        if low < high or (model.is_integer and low == high):
+            m, v = _section(observation, theta, low, high)
+            total = total + rng.normal(m, np.sqrt(v))
+    total = np.clip(total, n * start if n else 0, n * end if n else 0)
+    return model.draw(model.update(prior, n, total), rng)
+
+
+def _section(observation: Observation, theta: Floats, low: float, high: float) -> tuple[Floats, Floats]:
+    """Mean and variance of the sum of the records in a section: n p mu, n p Sigma + n p (1 - p) mu^2 (methods 4.5)."""
+    n = observation.n or 0
+    _, first, second = observation.model.partial_moments(theta, low, high, 0.0)
+    return n * first, n * np.maximum(second - first**2, 0) + 1e-300
+
+
+def _check(observation: Observation, prior: Prior) -> None:
+    model, bounds = observation.model, observation.statistic.bounds
+    covers = bounds.lower <= model.support[0] and bounds.upper >= model.support[1]
+    if observation.n is None:
+        msg = "engine gibbs serves a public n only (neighbours: replace); use auto"
+    elif observation.statistic.outside is Outside.CLAMP and not covers:
+        msg = "engine gibbs serves truncated statistics only, as published (outside: truncate); use auto"
+    elif not isinstance(prior, model.prior_type):
+        msg = f"engine gibbs needs the conjugate prior {model.prior_type.__name__}; use auto"
+    else:
+        return
+    raise InferenceError(msg)
+
+
+plugin = gibbs

@@ -1,0 +1,44 @@
+"""Infer: a release and a prior to a posterior, by the engine asked for or the one that ``auto`` chooses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dp_dask.core import plugins
+from dp_dask.core.priors import Prior
+from dp_dask.public.engines import Inference, edgeworth, guide, independent, lattice
+from dp_dask.public.grid import FINE, find_cells
+from dp_dask.public.observation import Observation
+
+__all__ = ["AUTO", "infer"]
+
+AUTO = "auto"
+AFFORDABLE = 1e8  # multiplications, about a second: up to there the exact engine is always taken
+ALWAYS_EXACT = 30  # records: below, the correction's own error estimate is not reliable
+LARGEST_ERROR = 0.02  # total variation
+
+
+def infer(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int, engine: str = AUTO) -> Inference:
+    """Draw from p(theta | release); raises InferenceError where the engine cannot serve the model."""
+    if engine == AUTO:
+        return _auto(rng, observation, prior, n_draws)
+    chosen: Inference = plugins.load("dp_dask.public.engines", engine)(rng, observation, prior, n_draws)
+    return chosen
+
+
+def _auto(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int) -> Inference:
+    """Take lattice where it is affordable or n is small, edgeworth where its error estimate is small, else lattice."""
+    cells = find_cells(prior, guide(observation))
+    theta = prior.parameter(cells.middle)
+    price = lattice.cost(observation, theta) * max(FINE / len(cells), 1)
+    is_few = observation.n is not None and observation.n < ALWAYS_EXACT
+    if price <= AFFORDABLE or is_few:
+        reason = f"exact, {price:.0e} operations"
+    else:
+        posterior, error = edgeworth.tabulated(observation, prior, cells)
+        if error <= LARGEST_ERROR:
+            reason = f"lattice would take {price:.0e} operations; the correction moves at most {error:.4f} of probability"
+            return independent(rng, posterior, n_draws, engine="edgeworth", reason=reason, error=error)
+        reason = f"exact, because edgeworth's error estimate {error:.3f} is above {LARGEST_ERROR}"
+    posterior = lattice.tabulated(observation, prior, cells)
+    return independent(rng, posterior, n_draws, engine="lattice", reason=reason, error=0.0)

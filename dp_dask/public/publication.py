@@ -1,0 +1,56 @@
+"""Publication: release.json, everything that inference needs and nothing that it must not see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from dp_dask.core.release import Release
+from dp_dask.errors import ConfigError
+
+__all__ = ["Publication", "Published", "read", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """One measurement: the release, and the model and prior that it was planned with."""
+
+    model: str
+    known: dict[str, float]  # the model's known parameters
+    prior: dict[str, float]
+    expected_records: float | None
+    release: Release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """The whole file; ``schema`` names its version."""
+
+    schema: Literal["dp-dask/release/1"] = "dp-dask/release/1"
+    written_by: str
+    dataset: str
+    measurements: dict[str, Published]
+
+
+_json = TypeAdapter(Publication)
+
+
+def write(publication: Publication, path: Path) -> None:
+    """Write the file as strict JSON, decimals as text."""
+    path.write_bytes(_json.dump_json(publication, indent=2) + b"\n")
+
+
+def read(path: Path) -> Publication:
+    """Read and validate the file; raises ConfigError."""
+    try:
+        return _json.validate_json(path.read_bytes())
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror}); give the release.json of a run"
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the file"
+        problem = f"is not a release of this version: {place}: {first['msg']}"
+    raise ConfigError.of(str(path), problem)

@@ -1,0 +1,157 @@
+"""Show: results on a terminal, as tables, or as one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dp_dask.check import Check
+from dp_dask.gate.journal import Balance
+from dp_dask.pipeline import Progress, Run, silent
+from dp_dask.public.calibration import LEVEL, Uniformity
+from dp_dask.public.posterior import Summary
+
+__all__ = ["balances", "calibration", "check", "posteriors", "progress", "run"]
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Give a progress bar on a terminal's error stream, and nothing anywhere else."""
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bars  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, Any] = {}
+
+        def update(stage: str, done: int, of: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage)
+            bars.update(tasks[stage], completed=done, total=of)
+
+        yield update
+
+
+def run(result: Run, summaries: Sequence[Summary], folder: Path, *, as_json: bool) -> None:
+    """Show the posteriors, the budget and where the files are."""
+    if as_json:
+        _print_json(json.loads((folder / "run.json").read_text(encoding="utf-8")) | {"folder": str(folder)})
+        return
+    console = _console()
+    console.print(_posteriors(summaries))
+    balance = result.balance
+    paid = ", ".join(result.charged) or "nothing: these releases were paid for before"
+    console.print(f"charged: {paid}")
+    console.print(f"budget of {balance.dataset}: {balance.spent} of {balance.granted} spent, {balance.left} left")
+    console.print(f"files: {folder}", soft_wrap=True)
+
+
+def posteriors(summaries: Sequence[Summary], *, as_json: bool) -> None:
+    """Show posteriors that were made from a public release."""
+    if as_json:
+        _print_json({s.measurement: asdict(s) for s in summaries})
+    else:
+        _console().print(_posteriors(summaries))
+
+
+def _posteriors(summaries: Sequence[Summary]) -> Table:
+    table = _table("measurement", "parameter", "mean", "sd", "90 % interval", "ESS", "R-hat", "engine")
+    for s in summaries:
+        interval = f"{s.lower:.4g} to {s.upper:.4g}"
+        table.add_row(
+            s.measurement, s.parameter, f"{s.mean:.4g}", f"{s.sd:.3g}", interval, f"{s.ess:.0f}", f"{s.r_hat:.3f}", s.engine
+        )
+    return table
+
+
+def check(result: Check, *, as_json: bool) -> None:
+    """Show a plan."""
+    balance = result.balance
+    if as_json:
+        plan = {
+            "dataset": result.dataset,
+            "cost": str(result.cost),
+            "budget": None if balance is None else _balance(balance),
+            "refusal": result.refusal,
+            "measurements": {f.measurement: {**asdict(f), "epsilon": str(f.epsilon)} for f in result.forecasts},
+        }
+        _print_json(plan)
+        return
+    console = _console()
+    table = _table("measurement", "epsilon", "sensitivity", "noise scale", "expected sd", "without privacy", "ratio")
+    for f in result.forecasts:
+        width = (
+            ("?", "?", "?")
+            if f.width is None
+            else (f"{f.width.private:.3g}", f"{f.width.non_private:.3g}", f"{f.width.ratio:.2f}")
+        )
+        table.add_row(f.measurement, str(f.epsilon), f"{f.sensitivity:.4g}", f"{f.noise_scale:.4g}", *width)
+    console.print("valid")
+    console.print(table)
+    for f in result.forecasts:
+        for warning in f.warnings:
+            console.print(f"{f.measurement}: {warning}")
+        if f.width is None:
+            console.print(f"{f.measurement}: give privacy.expected_records, a public guess, to see the expected width")
+    if balance is not None:
+        console.print(f"budget of {balance.dataset}: {balance.left} left before, cost {result.cost}")
+        if result.refusal is None:
+            console.print("a run is affordable; releases made before are not charged again")
+    if result.refusal is not None:
+        console.print(f"a run would be refused: {result.refusal}")
+
+
+def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:
+    """Show whether posteriors can be believed."""
+    if as_json:
+        _print_json({name: {**asdict(u), "passes": u.passes} for name, u in results.items()})
+        return
+    console = _console()
+    table = _table("measurement", "replicates", "gamma", "pass mark", "p-value", "KS distance", "verdict")
+    for name, u in results.items():
+        verdict = "can be believed" if u.passes else "CANNOT be believed"
+        table.add_row(name, str(u.n), f"{u.gamma:.3g}", f"{u.pass_mark:.3g}", f"{u.p_value:.3g}", f"{u.ks:.3f}", verdict)
+    console.print(table)
+    console.print(f"A posterior that is right passes {100 * (1 - LEVEL):.0f} times in 100, whatever the number of replicates;")
+    console.print("500 replicates find an sd 15 % too small 98 times in 100, 2,000 one 7 % too small 2 times in 3.")
+
+
+def balances(found: Sequence[Balance], *, as_json: bool) -> None:
+    """Show the budgets of a ledger."""
+    if as_json:
+        _print_json({b.dataset: _balance(b) for b in found})
+        return
+    table = _table("data set", "neighbours", "granted", "spent", "left")
+    for b in found:
+        table.add_row(b.dataset, str(b.neighbours), str(b.granted), str(b.spent), str(b.left))
+    _console().print(table)
+
+
+def _balance(b: Balance) -> dict[str, str]:
+    return {"neighbours": str(b.neighbours), "granted": str(b.granted), "spent": str(b.spent), "left": str(b.left)}
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    return table
