@@ -17,23 +17,29 @@ from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
 from dp_dask.public.publication import Publication
 from dp_dask.public.report import Spending, render
 
-__all__ = ["run_json", "summaries_of", "write_posterior", "write_report_again", "write_run"]
+__all__ = ["run_folder", "run_json", "summaries_of", "write_posterior", "write_report_again", "write_run"]
 
 
-def write_run(run: Run, folder: Path) -> tuple[Path, list[Summary]]:
-    """Write release.json, posterior.nc, report.html and run.json of a run; return their folder and the summaries.
+def run_folder(run: Run, folder: Path) -> Path:
+    """Make the folder of a run and write release.json there, before anything that could fail.
 
-    The folder is named by the releases, so that a repeat of a run replaces its files and makes no new ones.
+    It is named by the releases, so that a repeat of a run replaces its files and makes no new ones.
     """
     releases = [published.release for published in run.publication.measurements.values()]
     created = max(release.created for release in releases)[:19].replace("-", "").replace(":", "")
     key = hashlib.sha256("".join(release.id for release in releases).encode()).hexdigest()[:8]
     target = folder / f"{created}Z-{key}"
     target.mkdir(parents=True, exist_ok=True)
-    charged = sum((run.publication.measurements[name].release.request.epsilon for name in run.charged), Decimal(0))
-    spending = Spending(charged=charged, spent=run.balance.spent, granted=run.balance.granted)
     _replace(target / "release.json", lambda path: files.write(run.publication, path))
-    summaries = write_posterior(run.publication, run.posteriors, spending, target)
+    return target
+
+
+def write_run(run: Run, folder: Path) -> tuple[Path, list[Summary]]:
+    """Infer from a run's releases; write release.json, posterior.nc, report.html and run.json, return folder and summaries."""
+    target = run_folder(run, folder)
+    posteriors = infer_from(run.publication, run.n_draws, run.engine)
+    spending = Spending(charged=run.cost, spent=run.balance.spent, granted=run.balance.granted)
+    summaries = write_posterior(run.publication, posteriors, spending, target)
     text = json.dumps(run_json(run, summaries, spending), indent=2, allow_nan=False) + "\n"
     _replace(target / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
     return target, summaries

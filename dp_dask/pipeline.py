@@ -18,7 +18,7 @@ from dp_dask.config import Pipeline
 from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
-from dp_dask.errors import ConfigError
+from dp_dask.errors import ConfigError, InferenceError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
@@ -26,6 +26,7 @@ from dp_dask.gate.noise import Noise, OpenDPNoise
 from dp_dask.measurement import Measurement, make_model, make_prior
 from dp_dask.private.reduce import reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
+from dp_dask.public.engines import Inference
 from dp_dask.public.infer import infer
 from dp_dask.public.observation import Observation, observe
 from dp_dask.public.posterior import Posterior, seed
@@ -38,14 +39,18 @@ Progress = Callable[[str, int, int], None]  # stage, done, of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a run gave: the public releases, their posteriors, and the budget after it."""
+    """What a run released: public, committed and charged; all that follows is free."""
 
     publication: Publication
-    posteriors: tuple[Posterior, ...]
     balance: Balance
     charged: tuple[str, ...]  # the measurements that this run paid for; the others were released before
     n_draws: int
     engine: str
+
+    @property
+    def cost(self) -> Decimal:
+        """What this run was charged."""
+        return sum((self.publication.measurements[name].release.request.epsilon for name in self.charged), Decimal(0))
 
 
 def silent(_stage: str, _done: int, _of: int) -> None:
@@ -53,10 +58,11 @@ def silent(_stage: str, _done: int, _of: int) -> None:
 
 
 def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = silent) -> Run:
-    """Release what has not been released yet, in one scan and one transaction, and infer from every release.
+    """Release what has not been released yet, in one scan and one transaction.
 
     Raises BudgetError before any record is read where the budget does not cover what is new, and again at the commit. Until
-    the commit nothing is charged and nothing shown, whatever fails.
+    the commit nothing is charged and nothing shown, whatever fails. Inference (``infer_from``) is a step of its own, so that
+    a release is never lost to it.
     """
     check_output(pipeline.output)
     ledger = Ledger(pipeline.ledger)
@@ -65,22 +71,13 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
         balance = ledger.balance(pipeline.dataset)
     finally:
         ledger.close()
+    measured = zip(pipeline.measurements, releases, strict=True)
     publication = Publication(
         written_by=f"dp-dask {__version__}",
         dataset=pipeline.dataset,
-        measurements={
-            m.name: _published(m, made, pipeline.expected_n) for m, made in zip(pipeline.measurements, releases, strict=True)
-        },
+        measurements={m.name: _published(m, made, pipeline.expected_n) for m, made in measured},
     )
-    posteriors = infer_from(publication, pipeline.n_draws, pipeline.engine)
-    return Run(
-        publication=publication,
-        posteriors=posteriors,
-        balance=balance,
-        charged=charged,
-        n_draws=pipeline.n_draws,
-        engine=pipeline.engine,
-    )
+    return Run(publication=publication, balance=balance, charged=charged, n_draws=pipeline.n_draws, engine=pipeline.engine)
 
 
 def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress) -> tuple[list[Release], tuple[str, ...]]:
@@ -133,7 +130,7 @@ def infer_from(
             continue
         observation = observe(published.release, model, published.expected_records)
         rng = np.random.default_rng(seed(published.release))
-        inference = infer(rng, observation, prior, n_draws, engine)
+        inference = _infer_one(name, rng, observation, prior, n_draws, engine)
         posteriors.append(
             Posterior(
                 measurement=name,
@@ -147,6 +144,14 @@ def infer_from(
     if faults.problems:
         raise ConfigError(faults.problems)
     return tuple(posteriors)
+
+
+def _infer_one(name: str, rng: np.random.Generator, observation: Observation, prior: Any, n_draws: int, engine: str) -> Inference:
+    try:
+        return infer(rng, observation, prior, n_draws, engine)
+    except InferenceError as error:
+        msg = f"{name}: {error}"
+        raise InferenceError(msg) from None
 
 
 def select(publication: Publication, measurement: str | None) -> Publication:

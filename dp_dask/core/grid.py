@@ -12,6 +12,7 @@ __all__ = ["MAX_PRIVATE_RECORDS", "Grid", "choose_grid"]
 
 MAX_PRIVATE_RECORDS = 2**40  # where n is private, the headroom is proven for this many records
 MAX_SUM = 2**61  # the noise keeps clear of int64's end by the other factor of four
+SMALLEST_UNIT, LARGEST_UNIT = 2.0**-900, 2.0**900
 MAX_INDEX = 2**50  # an index and its products with a block of rows stay exact in float64
 MIN_CELLS, MAX_CELLS = 2**8, 2**12
 
@@ -33,6 +34,9 @@ class Grid:
     def __post_init__(self) -> None:
         if math.frexp(self.unit)[0] != 0.5:  # noqa: PLR2004  (frexp's mantissa of a power of two)
             msg = f"unit {self.unit!r} must be a power of two"
+            raise ValueError(msg)
+        if not SMALLEST_UNIT <= self.unit <= LARGEST_UNIT:
+            msg = f"a width that needs a unit of {self.unit!r} is beyond what floating point sums exactly; rescale the column"
             raise ValueError(msg)
         if max(abs(self.lower), abs(self.upper), abs(self.origin)) > MAX_INDEX:
             msg = "the bounds lie too far from zero for their width; subtract a public constant from the column first"

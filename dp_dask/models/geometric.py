@@ -39,7 +39,7 @@ class Geometric:
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
         """Memoryless, with factorial moments E[(y)_k; y <= R] = k! (q / p)^k I_p(k + 1, R - k + 1), I incomplete beta."""
-        a = max(math.ceil(lower), 0)
+        a = math.ceil(max(lower, 0.0))
         r = math.floor(upper) - a if math.isfinite(upper) else math.inf
         if r < 0:
             return PartialMoments(*[np.zeros_like(theta)] * 3)

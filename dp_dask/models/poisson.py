@@ -49,7 +49,7 @@ class Poisson:
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
         """Factorial moments: E[(x)_k; a <= x <= b] = rate^k P(a - k <= x <= b - k)."""
-        a = max(math.ceil(lower), 0)
+        a = math.ceil(max(lower, 0.0))
         b = math.floor(upper) if math.isfinite(upper) else math.inf
         if b < a:
             return PartialMoments(*[np.zeros_like(theta)] * 3)

@@ -1,8 +1,7 @@
 """Kernels: the exact integer sum of a bounded statistic over an Arrow array, block by block.
 
-Each block is multiplied, rounded and clipped in one scratch buffer and summed in float64. Every term is an
-integer, and a block's terms stay below 2^53 in sum, so that the float sum IS the integer sum, whatever the order of
-additions (research/scan_performance.md 1.1). Fresh temporaries would cost eight times as much.
+Each block is clipped and rounded in one scratch buffer, whose bits are then integers that sum exactly, in any order. Fresh
+temporaries would cost eight times as much, masks that branch three times (benchmarks/scan.py).
 """
 
 from __future__ import annotations
@@ -15,43 +14,58 @@ from dp_dask.core.bounds import Outside
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.private.arrow import values_and_validity
 
-__all__ = ["BLOCK", "sum_array"]
+__all__ = ["BLOCK", "new_scratch", "sum_array"]
 
 BLOCK = 2**16
-EXACT = 2**53
+
+
+def new_scratch() -> NDArray[np.float64]:
+    """Return the memory that ``sum_array`` works in, one a task."""
+    return np.empty((2, BLOCK))
 
 
 def sum_array(statistic: BoundedSum, array: pa.Array, scratch: NDArray[np.float64]) -> int:
-    """Return the sum of the contributions of every slot; ``scratch`` holds BLOCK floats and is overwritten."""
+    """Return the sum of the contributions of every slot."""
+    is_plain = pa.types.is_float64(array.type)  # no conversion, so no memory to bound
+    values, valid = values_and_validity(array if is_plain else array.slice(0, 0))
     total = 0
     with np.errstate(all="ignore"):
         for start in range(0, len(array), BLOCK):
-            values, valid = values_and_validity(array.slice(start, BLOCK))
-            total += _sum_block(statistic, values, valid, scratch[: len(values)])
+            stop = start + BLOCK
+            if is_plain:
+                block, mask = values[start:stop], None if valid is None else valid[start:stop]
+            else:
+                block, mask = values_and_validity(array.slice(start, BLOCK))
+            total += _sum_block(statistic, block, mask, scratch)
     return total
 
 
 def _sum_block(
-    statistic: BoundedSum,
-    values: NDArray[np.float64],
-    valid: NDArray[np.bool_] | None,
-    cells: NDArray[np.float64],
+    statistic: BoundedSum, values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scratch: NDArray[np.float64]
 ) -> int:
-    grid = statistic.grid
-    np.multiply(values, 1 / grid.unit, out=cells)  # exact: the unit is a power of two
-    np.rint(cells, out=cells)
-    np.clip(cells, grid.lower, grid.upper, out=cells)
-    if grid.origin:
-        np.subtract(cells, grid.origin, out=cells)
-    if statistic.outside is Outside.TRUNCATE:
-        bounds = statistic.bounds
-        np.copyto(cells, 0, where=(values < bounds.lower) | (values > bounds.upper))
+    """Sum one block's contributions.
+
+    Adding 1.5 * 2^52 units to a value below 2^51 units rounds it to a whole number of units, half to even, and leaves that number
+    in the low bits: the sum's bits, less the constant's, are ``rint(x / unit)``. The bits are summed modulo 2^64, which is
+    exact because the true sum is below 2^61 (``Grid.check_headroom``).
+    """
+    grid, n = statistic.grid, len(values)
+    cells, weights = scratch[0, :n], scratch[1, :n].view(np.int64)
+    np.clip(values, grid.lower * grid.unit, grid.upper * grid.unit, out=cells)
+    if np.isnan(cells.max()):  # NaN passes a clip; rare, so found by the maximum
+        is_number = ~np.isnan(values)
+        valid = is_number if valid is None else valid & is_number
+    constant = np.float64(1.5 * 2**52 * grid.unit)
+    np.add(cells, constant, out=cells)
+    bits = cells.view(np.int64)
+    n_valid = n
     if valid is not None:
-        np.copyto(cells, 0, where=~valid)
-    total = cells.sum()
-    if np.isnan(total):  # a NaN passes every comparison above; rare, so found by the sum itself
-        np.copyto(cells, 0, where=np.isnan(cells))
-        total = cells.sum()
-    if grid.largest * len(cells) < EXACT:
-        return int(total)
-    return int(cells.astype(np.int64).sum())
+        np.copyto(weights, valid)
+        np.multiply(bits, weights, out=bits)
+        n_valid = int(np.count_nonzero(valid))
+    total = int(bits.sum()) - n_valid * (int(constant.view(np.int64)) + grid.origin)
+    if statistic.outside is Outside.TRUNCATE:  # the clip has counted these as the end cells
+        for is_outside, cell in ((values < statistic.bounds.lower, grid.lower), (values > statistic.bounds.upper, grid.upper)):
+            counted = is_outside if valid is None else is_outside & valid
+            total -= (cell - grid.origin) * int(np.count_nonzero(counted))
+    return (total + 2**63) % 2**64 - 2**63

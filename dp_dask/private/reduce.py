@@ -13,12 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import BoundedSum, Total
 from dp_dask.errors import ClusterError, SourceError
-from dp_dask.private.kernels import BLOCK, sum_array
+from dp_dask.private.kernels import new_scratch, sum_array
 from dp_dask.private.sources import Source, Split
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ def _attempt(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> 
 
 
 def _sum_split(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Total:
-    scratch = np.empty(BLOCK)
+    scratch = new_scratch()
     columns = sorted({statistic.column for statistic in statistics})
     sums = [0] * len(statistics)
     n_records = 0
@@ -73,6 +71,7 @@ def _sum_split(source: Source, split: Split, statistics: Sequence[BoundedSum]) -
         n_records += batch.n_records
         for j, statistic in enumerate(statistics):
             sums[j] += sum_array(statistic, batch.columns[statistic.column], scratch)
+        del batch  # or its memory is held while the next is read, and both fall out of the cache
     return Total(tuple(sums), n_records)
 
 

@@ -100,12 +100,13 @@ class Observation:
         """Return mean and variance of the contribution from the model's closed forms, without the rounding."""
         bounds, grid = self.statistic.bounds, self.statistic.grid
         zero = grid.origin * grid.unit
-        below, above = self._outer_edges()
         _, first, second = self.model.partial_moments(theta, bounds.lower, bounds.upper, zero)
         if self.statistic.outside is Outside.CLAMP:
+            below, above = self._outer_edges()
             low = self.model.cdf(below, theta)
             high = self.model.sf(above, theta)
-            lower, upper = bounds.lower - zero, bounds.upper - zero
+            # A clamped record counts as the end cell, which is the bound rounded to the grid.
+            lower, upper = grid.lower * grid.unit - zero, grid.upper * grid.unit - zero
             first = first + lower * low + upper * high
             second = second + lower**2 * low + upper**2 * high
         variance = np.maximum(second - first**2, 0)

@@ -83,7 +83,7 @@ class Csv:
                 except (pa.ArrowException, OSError):
                     broken = True
                 if broken or batch is None:
-                    msg = f"{part.path}: not readable as delimited text (a quote left open, a line beyond {BLOCK_BYTES} bytes, a broken archive)"
+                    msg = f"{part.path}: not readable as delimited text (a quote left open, a line beyond 4 MB, a broken file)"
                     raise SourceError(msg)
                 lost, reported = len(skipped) - reported, len(skipped)
                 yield Batch({name: _numbers(batch.column(name)) for name in columns}, batch.num_rows + lost)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dp_dask.errors import SourceError
@@ -58,8 +58,7 @@ class Parquet:
                 for column in columns:
                     _check_column(file, part.path, column)
                 groups = _groups_in(file.metadata, part)
-                for records in _batches(file, groups, columns):
-                    yield _batch(records, columns, part.path)
+                yield from map(partial(_batch, columns=columns, name=part.path), _batches(file, groups, columns))
 
     def _open(self, name: str) -> pq.ParquetFile:
         path = self.root / name
@@ -121,7 +120,9 @@ def _batches(file: pq.ParquetFile, groups: list[int], columns: list[str]) -> Ite
     sizes = [metadata.row_group(i) for i in groups]
     if all(GROUP_ROWS[0] <= g.num_rows <= GROUP_ROWS[1] and g.total_byte_size <= GROUP_BYTES for g in sizes):
         for i in groups:
-            yield from file.read_row_group(i, columns=columns, use_threads=False).to_batches()
+            batches = file.read_row_group(i, columns=columns, use_threads=False).to_batches()
+            while batches:  # handed on without a name here that would keep it alive
+                yield batches.pop(0)
     else:
         yield from file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False)
 
@@ -136,6 +137,8 @@ def _batch(records: pa.RecordBatch, columns: list[str], name: str) -> Batch:
 
 def _check_key(values: pa.Array, key: str | None, name: str, column: str) -> None:
     """Refuse a column that contradicts the partition key of its name."""
+    import pyarrow.compute as pc  # noqa: PLC0415  (28 ms, seldom needed)
+
     expected: Any = None
     with suppress(pa.ArrowException):
         expected = pa.scalar(key).cast(values.type)

@@ -43,16 +43,22 @@ def chains(
     """Run one chain for each noisy sum y [chain], in grid units, all else as in the observation; return [chain, draw]."""
     _check(observation, prior)
     theta = prior.rvs(rng, len(y))
+    inside = np.zeros(len(y))
     draws = np.empty((len(y), n_draws))
     for sweep in range(-warmup, n_draws * thin):
-        theta = _sweep(rng, observation, prior, y, theta)
+        theta, inside = _sweep(rng, observation, prior, y, theta, inside)
         if sweep >= 0 and (sweep + 1) % thin == 0:
             draws[:, sweep // thin] = theta
     return draws
 
 
-def _sweep(rng: np.random.Generator, observation: Observation, prior: Prior, y: Floats, theta: Floats) -> Floats:
-    """One sweep: the three sections' sums given theta, the inside one given the release too; then theta given their sum."""
+def _sweep(
+    rng: np.random.Generator, observation: Observation, prior: Prior, y: Floats, theta: Floats, inside: Floats
+) -> tuple[Floats, Floats]:
+    """One sweep: omega given the inside sum; the sections' sums given theta and omega; theta given their total.
+
+    Returns theta and the inside sum, in the units of the column.
+    """
     model, statistic = observation.model, observation.statistic
     n, unit, bounds = observation.n or 0, statistic.grid.unit, statistic.bounds
     scale = observation.scale * unit
@@ -60,7 +66,6 @@ def _sweep(rng: np.random.Generator, observation: Observation, prior: Prior, y: 
     start, end = model.support
     gap = 1.0 if model.is_integer else 0.0
     mean, variance = _section(observation, theta, bounds.lower, bounds.upper)
-    inside = rng.normal(mean, np.sqrt(variance))
     # 1 / omega | S ~ InverseGaussian(1 / (b |y - S|), 1 / b^2), noise | omega ~ N(0, omega)
     distance = np.maximum(np.abs(released - inside), 1e-8 * scale)
     omega = 1 / rng.wald(1 / (scale * distance), scale**-2)
@@ -72,7 +77,7 @@ def _sweep(rng: np.random.Generator, observation: Observation, prior: Prior, y: 
             m, v = _section(observation, theta, low, high)
             total = total + rng.normal(m, np.sqrt(v))
     total = np.clip(total, n * start if n else 0, n * end if n else 0)
-    return model.draw(model.update(prior, n, total), rng)
+    return model.draw(model.update(prior, n, total), rng), inside
 
 
 def _section(observation: Observation, theta: Floats, low: float, high: float) -> tuple[Floats, Floats]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from dp_dask.core.priors import Prior
+from dp_dask.errors import InferenceError
 from dp_dask.public.engines import Inference, guide, independent
 from dp_dask.public.grid import Cells, GridPosterior, find_cells, tabulate
 from dp_dask.public.observation import Observation
@@ -22,12 +23,14 @@ __all__ = ["cost", "log_likelihood", "plugin", "tabulated"]
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
-PER_POINT = 60.0  # multiplications that a convolution takes for a point of the support
+Ranges = list[tuple[int, int]]  # first and last of each
+PER_POINT = 60.0  # multiplications that one point of the support, or one frequency, takes beside the products
 MOST_POINTS = 2**20
 NEGLIGIBLE = 39.0  # nats: a frequency damped to 1e-17 adds nothing in float64
 TAIL = 40.0  # noise scales kept on each side
+DIGITS = 1e3  # times its rounding error, at least, for a likelihood to mean anything
 ROUNDING = 1e-16  # of the sum of a Fourier sum's terms: below, it holds nothing else
-CHUNK = 2**21  # complex numbers held at a time
+CHUNK = 2**17  # complex numbers worked on at a time: they stay in the cache
 
 
 def lattice(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int) -> Inference:
@@ -44,8 +47,8 @@ def tabulated(observation: Observation, prior: Prior, cells: Cells) -> GridPoste
 def cost(observation: Observation, theta: Floats) -> float:
     """Estimate the multiplications that ``log_likelihood`` takes for these parameters."""
     cells, pmf = observation.pmf(theta)
-    m, _ = _frequencies(observation, cells, pmf)
-    return min(_convolution_cost(observation, len(theta)), float(len(m)) * pmf.size)
+    ranges, _ = _frequencies(observation, cells, pmf)
+    return min(_convolution_cost(observation, len(theta)), _inversion_cost(ranges, pmf))
 
 
 def log_likelihood(observation: Observation, theta: Floats) -> Floats:
@@ -53,11 +56,40 @@ def log_likelihood(observation: Observation, theta: Floats) -> Floats:
     if observation.n == 0:
         return np.zeros(len(theta))
     cells, pmf = observation.pmf(theta)
-    m, period = _frequencies(observation, cells, pmf)
+    ranges, period = _frequencies(observation, cells, pmf)
     with np.errstate(divide="ignore"):
-        if _convolution_cost(observation, len(theta)) <= float(len(m)) * pmf.size:
+        beyond = None if observation.n is None else _beyond(observation, observation.n, cells, pmf)
+        if beyond is not None:
+            return beyond
+        if _convolution_cost(observation, len(theta)) <= _inversion_cost(ranges, pmf):
             return np.log(_convolve(observation, cells, pmf))
-        return np.log(_invert(observation, cells, pmf, m, period))
+        return np.log(_invert(observation, cells, pmf, ranges, period))
+
+
+def _beyond(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Floats | None:
+    """Return the likelihood of a y that no n records can sum to, None for any other.
+
+    There |y - S| has one sign, so p(y | theta) is E[exp(-+c / scale)]^n, stable however far y lies.
+    """
+    grid = observation.statistic.grid
+    if observation.y <= n * grid.low:
+        sign, nearest = 1, cells[0]
+    elif observation.y >= n * grid.high:
+        sign, nearest = -1, cells[-1]
+    else:
+        return None
+    return n * np.log(pmf @ np.exp(-sign * (cells - nearest) / observation.scale))
+
+
+def _check_digits(density: Floats, rounding: float) -> Floats:
+    """Return the density, floored at its rounding error; raise InferenceError where it is nothing but that."""
+    if not density.max() > DIGITS * rounding:
+        msg = (
+            "the release lies so far from all that model, bounds and prior can produce that its likelihood has no digits left; "
+            "one of the three is wrong, or n is: infer again from the release with another prior"
+        )
+        raise InferenceError(msg)
+    return np.maximum(density, rounding)
 
 
 def _n_largest(observation: Observation) -> int:
@@ -78,6 +110,11 @@ def _convolution_cost(observation: Observation, n_theta: int) -> float:
     return PER_POINT * n_theta * points if points <= MOST_POINTS else math.inf
 
 
+def _inversion_cost(ranges: Ranges, pmf: Floats) -> float:
+    n_theta, n_cells = pmf.shape
+    return float(sum(last - first + 1 for first, last in ranges)) * n_theta * (n_cells + PER_POINT)
+
+
 def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> Floats:
     """Sum P(S = s) P(noise = y - s) over the support of S: every term is positive, so far tails keep their digits.
 
@@ -96,15 +133,17 @@ def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> Floats:
         around[:, places] = pmf[start : start + step]
         law = fft.irfft(_of_sum(observation, fft.rfft(around)), length)
         density[start : start + step] = np.maximum(law, 0) @ weights
-    return density
+    largest = np.abs(_of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
+    return _check_digits(density, 0.1 * ROUNDING * weights.sum() * largest / length)
 
 
-def _invert(observation: Observation, cells: Floats, pmf: Floats, m: NDArray[np.int64], period: int) -> Floats:
+def _invert(observation: Observation, cells: Floats, pmf: Floats, ranges: Ranges, period: int) -> Floats:
     """Fourier inversion over the frequencies that any theta leaves undamped.
 
     p(y | theta) = (1 / M) sum_m exp(-i w_m y) H(phi(w_m)) noise(w_m), w_m = 2 pi m / M, with phi the characteristic
     function of one contribution and H(G) = G^n, or the generating function of a private n.
     """
+    m = np.concatenate([np.arange(first, last + 1) for first, last in ranges])
     total = np.zeros(len(pmf))
     weight_sum = 0.0
     step = max(CHUNK // max(pmf.shape), 1)
@@ -118,7 +157,7 @@ def _invert(observation: Observation, cells: Floats, pmf: Floats, m: NDArray[np.
         total += terms.real @ weights
         weight_sum += weights.sum()
     largest = np.abs(_of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
-    return np.maximum(total, ROUNDING * weight_sum * largest)
+    return _check_digits(total, ROUNDING * weight_sum * largest)
 
 
 def _characteristic(cells: Floats, pmf: Floats, w: Floats) -> Complexes:
@@ -140,9 +179,9 @@ def _of_sum(observation: Observation, phi: Complexes) -> Complexes:
     a^|count - weight n| G^n is two geometric series that meet at k = floor(count / weight).
     """
     n = observation.n
+    if n is not None:
+        return _power(phi, n)
     with np.errstate(all="ignore"):
-        if n is not None:
-            return np.exp(n * np.log(phi)) if n > 1 else phi
         count = observation.count or 0
         weight, scale = observation.statistic.count_weight, observation.scale
         g = 1.0 if observation.expected_n is None else observation.expected_n / (observation.expected_n + 1)
@@ -151,16 +190,29 @@ def _of_sum(observation: Observation, phi: Complexes) -> Complexes:
         if count < 0:
             return 1 / (1 - a0 * generating)
         k, rest = divmod(count, weight)
-        log_g = np.log(generating)
-        power = np.exp((k + 1) * log_g)
+        before = _power(generating, k)
+        power = before * generating
         below = (power - math.exp(-(k + 1) * weight / scale)) / (generating - a0)
         is_equal = np.abs(generating - a0) < 1e-6 * a0
-        below = np.where(is_equal, (k + 1) * np.exp(k * log_g), below)
+        below = np.where(is_equal, (k + 1) * before, below)
         above = power / (1 - a0 * generating)
         return math.exp(-rest / scale) * below + math.exp(-(weight - rest) / scale) * above
 
 
-def _frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[NDArray[np.int64], int]:
+def _power(phi: Complexes, n: int) -> Complexes:
+    """Return phi^n by repeated squaring, several times as fast as the logarithm."""
+    result = np.ones_like(phi)
+    square = phi
+    while n:
+        if n & 1:
+            result = result * square
+        n >>= 1
+        if n:
+            square = square * square
+    return result
+
+
+def _frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Ranges, int]:
     """Choose the period M, odd, and the frequencies m <= M / 2 that are not damped to nothing for every theta.
 
     M is so long that the law of y, wrapped around it, has no weight at the wrong place: the whole support with 40 noise
@@ -179,8 +231,8 @@ def _frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[
     return _undamped(observation, cells, pmf, period), period
 
 
-def _undamped(observation: Observation, cells: Floats, pmf: Floats, period: int) -> NDArray[np.int64]:
-    """List the frequencies m at which |H(phi)| may exceed 1e-17 of its value at 0, for some theta.
+def _undamped(observation: Observation, cells: Floats, pmf: Floats, period: int) -> Ranges:
+    """List the ranges of frequencies m in which |H(phi)| may exceed 1e-17 of its value at 0, for some theta.
 
     Up to w = pi / range |phi| falls steadily, because every cos(w (c_i - c_j)) does: the last frequency is found by
     search. Beyond, |phi| is looked up on a grid of 16 points a cell by one FFT, with the step to the neighbouring points
@@ -198,7 +250,8 @@ def _undamped(observation: Observation, cells: Floats, pmf: Floats, period: int)
     steps = np.unique(np.geomspace(1, monotone, 128).astype(np.int64)) if monotone else np.zeros(0, np.int64)
     sizes = np.abs(_characteristic(cells, probes, 2 * np.pi * steps / period)).max(axis=0)
     fallen = np.flatnonzero(~is_kept(sizes))
-    pieces = [np.arange((steps[fallen[0]] if len(fallen) else monotone) + 1)]
+    ranges = [(0, int(steps[fallen[0]]) if len(fallen) else monotone)]
+    reached = monotone
 
     fine = 16 * len(cells)
     size = np.abs(fft.rfft(probes, fine)).max(axis=0)
@@ -206,9 +259,10 @@ def _undamped(observation: Observation, cells: Floats, pmf: Floats, period: int)
     kept = np.concatenate([[False], is_kept(np.minimum(size + margin, 1)), [False]])
     changes = np.flatnonzero(np.diff(kept))
     for begin, end in zip(changes[::2], changes[1::2], strict=True):
-        first = max(math.floor((begin - 1) * period / fine), monotone + 1)
-        pieces.append(np.arange(first, min(math.ceil(end * period / fine), half) + 1))
-    return np.unique(np.concatenate(pieces))
+        first = max(math.floor((begin - 1) * period / fine), reached + 1)
+        reached = max(min(math.ceil(end * period / fine), half), reached)
+        ranges.append((first, reached))
+    return [(first, last) for first, last in ranges if first <= last]
 
 
 plugin = lattice

@@ -1,0 +1,59 @@
+"""Fixtures: a ledger's URL on each of the two kinds of database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from servers import PostgreSQL, missing_postgresql, postgresql
+
+from dp_dask.core.privacy import Neighbours
+from dp_dask.gate.ledger import Ledger
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgreSQL]:
+    missing = missing_postgresql()
+    if missing:
+        pytest.skip(missing)
+    with postgresql() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return request.getfixturevalue("postgresql_server").emptied()
+
+
+@pytest.fixture
+def made(request: pytest.FixtureRequest) -> Callable[[str], Ledger]:
+    """Make Ledger objects that are closed at the end, whatever comes of the test."""
+
+    def make(url: str) -> Ledger:
+        ledger = Ledger(url)
+        request.addfinalizer(ledger.close)
+        return ledger
+
+    return make
+
+
+@pytest.fixture
+def opened(made: Callable[[str], Ledger]) -> Callable[..., Ledger]:
+    """Make ledgers in which each data set (``people`` where none is named) has a budget."""
+
+    def open_(url: str, granted: str = "1", *names: str) -> Ledger:
+        ledger = made(url)
+        for name in names or ("people",):
+            ledger.open_dataset(name, Neighbours.REPLACE, Decimal(granted), who="steward", why="test")
+        return ledger
+
+    return open_
+
+
+@pytest.fixture
+def ledger(opened: Callable[..., Ledger], url: str) -> Ledger:
+    return opened(url)

@@ -1,0 +1,138 @@
+"""Examples: requests and releases made by hand, and what child processes of the tests run."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.grid import Grid
+from dp_dask.core.privacy import Neighbours
+from dp_dask.core.release import Release, Request
+from dp_dask.core.statistic import BoundedSum
+from dp_dask.errors import DpDaskError
+from dp_dask.gate import journal
+from dp_dask.gate.ledger import Ledger
+
+NOISY_SUM = 7_042_117_042  # to look for in texts that should not hold it
+
+
+def make_statistic(*, column: str = "visits", lower: float = 0.0, upper: float = 30.0, count_weight: int = 0) -> BoundedSum:
+    grid = Grid(unit=1.0, lower=round(lower), upper=round(upper), origin=0)
+    bounds = Bounds(lower, upper)
+    return BoundedSum(column=column, bounds=bounds, outside=Outside.CLAMP, grid=grid, count_weight=count_weight)
+
+
+def make_request(
+    epsilon: str = "0.1",
+    *,
+    dataset: str = "people",
+    neighbours: Neighbours = Neighbours.REPLACE,
+    n: int | None = 50,
+    statistic: BoundedSum | None = None,
+) -> Request:
+    return Request(dataset=dataset, statistic=statistic or make_statistic(), neighbours=neighbours, n=n, epsilon=Decimal(epsilon))
+
+
+def make_release(request: Request, *, sampler: str = "opendp 0", noisy_sum: int = NOISY_SUM) -> Release:
+    sensitivity = request.statistic.sensitivity(request.neighbours)
+    return Release(
+        id=uuid.uuid4().hex,
+        created="2026-01-01T00:00:00+00:00",
+        request=request,
+        sampler=sampler,
+        sensitivity=sensitivity,
+        scale=1.5 * sensitivity / float(request.epsilon),
+        privacy_loss=float(request.epsilon) / 1.5,
+        noisy_sum=noisy_sum,
+        noisy_count=None if request.n is not None else 17,
+    )
+
+
+def charge(ledger: Ledger, digest: str, epsilon: str = "0.1", **request: Any) -> Release:
+    """Commit one release and return what the ledger says may be shown."""
+    return ledger.commit([(digest, make_release(make_request(epsilon, **request)))], who="analyst", why="test")[0]
+
+
+only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+only_postgresql = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+
+
+def is_sqlite(url: str) -> bool:
+    return url.startswith("sqlite")
+
+
+def execute(url: str, *statements: str) -> None:
+    """Run SQL behind the ledger's back."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def rows(url: str) -> list[dict[str, Any]]:
+    """Read every entry behind the ledger's back."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        return [dict(row) for row in connection.execute(journal.entries.select().order_by(journal.entries.c.seq)).mappings()]
+
+
+def everything_said(error: BaseException) -> str:
+    """All that a log, a notebook or a crash reporter could show of an error: its texts and those of its whole chain."""
+    said: list[str] = []
+    chain: list[BaseException | None] = [error]
+    while chain:
+        link = chain.pop()
+        if link is not None:
+            said += [str(link), repr(link)]
+            chain += [link.__cause__, link.__context__]
+    return "\n".join(said)
+
+
+# For child processes: the barrier reaches them when they start.
+
+_barrier: Any = None
+
+
+def meet(barrier: Any) -> None:
+    global _barrier  # noqa: PLW0603
+    _barrier = barrier
+
+
+def compete(url: str, digest: str, release: Release) -> tuple[str, str]:
+    """Commit at the same moment as the others; return what came of it, and the release shown or the error's text."""
+    ledger = Ledger(url)
+    ledger.balance(release.request.dataset)  # connected and warm
+    _barrier.wait(60)
+    try:
+        return "shown", ledger.commit([(digest, release)], who="racer", why="test")[0].id
+    except DpDaskError as error:
+        return type(error).__name__, str(error)
+    finally:
+        ledger.close()
+
+
+def open_together(url: str) -> str:
+    ledger = Ledger(url)
+    _barrier.wait(60)
+    try:
+        return str(ledger.open_dataset("people", Neighbours.REPLACE, Decimal(1), who="racer", why="test").granted)
+    except DpDaskError as error:
+        return str(error)
+    finally:
+        ledger.close()
+
+
+def commit_pairs_until_killed(url: str, first: int, acknowledge: Any) -> None:
+    """Commit two releases at a time, telling the number of each pair once the ledger has said that it may be shown."""
+    ledger = Ledger(url)
+    ledger.balance("people")
+    acknowledge.send(first - 1)
+    for i in range(first, first + 10_000):
+        pair = [(f"{i}-{half}", make_release(make_request("0.000001"))) for half in ("a", "b")]
+        ledger.commit(pair, who="crasher", why="test")
+        acknowledge.send(i)

@@ -1,0 +1,117 @@
+"""Servers: real ones on the loopback interface, for tests; nothing of them outlives the test session."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+DEBIAN = Path("/usr/lib/postgresql")
+PASSWORD = "planted-password"  # noqa: S105  (of a server that lives as long as the tests; they look for it in error texts)
+
+
+@dataclass(frozen=True)
+class PostgreSQL:
+    """A running server with one database, ``postgres``, for one test at a time."""
+
+    port: int
+
+    def url(self, password: str = PASSWORD) -> str:
+        return f"postgresql+psycopg://dp:{password}@127.0.0.1:{self.port}/postgres"
+
+    def emptied(self) -> str:
+        """Empty the database, whoever is still connected to it, and return its URL."""
+        import psycopg
+
+        conninfo = f"host=127.0.0.1 port={self.port} user=dp password={PASSWORD} dbname=postgres"
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp' AND pid <> pg_backend_pid()"
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute(others)
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        return self.url()
+
+
+def missing_postgresql() -> str | None:
+    """Say why PostgreSQL cannot be started here, or return None."""
+    if _programs() is None:
+        return f"no initdb on the path or below {DEBIAN}; apt-get install -y postgresql"
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        return "no psycopg; pip install 'psycopg[binary]'"
+    return None
+
+
+@contextmanager
+def postgresql() -> Iterator[PostgreSQL]:
+    """Start a server in a folder of its own and remove both; it refuses root, so it runs as another user there."""
+    programs = _programs()
+    assert programs is not None
+    user = _other_user() if os.geteuid() == 0 else None
+    folder = Path(tempfile.mkdtemp(prefix="dp-dask-postgresql-"))
+    try:
+        password = folder / "password"
+        password.write_text(PASSWORD, encoding="utf-8")
+        if user is not None:
+            for path in (folder, password):
+                shutil.chown(path, user.pw_uid, user.pw_gid)
+        data = folder / "data"
+        secure = ["--auth-local=trust", "--auth-host=scram-sha-256", f"--pwfile={password}"]
+        _call([programs / "initdb", "-D", data, "-U", "dp", *secure, "-E", "UTF8", "--no-locale", "-N"], folder, user)
+        port = _free_port()
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": port,
+            "unix_socket_directories": folder,
+            "fsync": "off",
+            "shared_buffers": "16MB",
+            "max_connections": 60,
+        }
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        control = [programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
+        _call([*control, "-o", options, "start"], folder, user)
+        try:
+            yield PostgreSQL(port)
+        finally:
+            _call([*control, "-m", "immediate", "stop"], folder, user)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs() -> Path | None:
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).parent
+    folders = sorted(DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    return folders[-1].parent if folders else None
+
+
+def _other_user() -> pwd.struct_passwd:
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    return known.get("postgres") or known["nobody"]
+
+
+def _call(command: list[object], folder: Path, user: pwd.struct_passwd | None) -> None:
+    identity = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    with (folder / "output").open("w+", encoding="utf-8") as output:  # a pipe would stay open as long as the server
+        done = subprocess.run(
+            list(map(str, command)), cwd=folder, stdout=output, stderr=output, timeout=60, check=False, **identity
+        )
+        if done.returncode:
+            output.seek(0)
+            msg = f"{command[0]} failed: {output.read()}"
+            raise RuntimeError(msg)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
