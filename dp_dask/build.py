@@ -17,6 +17,7 @@ from dp_dask.errors import Problem
 __all__ = ["Faults", "build", "check_keys", "leaf"]
 
 T = TypeVar("T")
+NUMBERS = (int, float, Decimal, int | None, float | None)
 
 
 @dataclasses.dataclass(slots=True)
@@ -50,8 +51,8 @@ def check_keys(given: Any, path: str, known: Iterable[str], required: Iterable[s
 
 def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     """Return one value as the type, or note what it should be and return None."""
-    if isinstance(value, bool) and kind in (int, float, Decimal):
-        faults.add(path, f"is {show(value)}; give a number")
+    if isinstance(value, bool | str) and kind in NUMBERS:
+        faults.add(path, f"is {show(value)}; give a number such as 10, 0.5 or 1e-3")
         return None
     try:
         result = TypeAdapter(kind).validate_python(value)

@@ -15,10 +15,11 @@ import numpy as np
 from dp_dask import __version__
 from dp_dask.build import Faults
 from dp_dask.config import Pipeline
+from dp_dask.core import plugins
 from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
-from dp_dask.errors import ConfigError, InferenceError
+from dp_dask.errors import ConfigError, InferenceError, SourceError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
@@ -27,13 +28,14 @@ from dp_dask.measurement import Measurement, make_model, make_prior
 from dp_dask.private.reduce import reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
 from dp_dask.public.engines import Inference
-from dp_dask.public.infer import infer
+from dp_dask.public.infer import AUTO, infer
 from dp_dask.public.observation import Observation, observe
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
 
 __all__ = ["Progress", "Run", "calibrate", "infer_from", "run", "select", "silent"]
 
+ENGINES = (AUTO, *plugins.names("dp_dask.public.engines"))
 Progress = Callable[[str, int, int], None]  # stage, done, of
 
 
@@ -91,7 +93,12 @@ def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progres
     if new:
         requests = [m.request for m in new.values()]
         ledger.check_affordable(pipeline.dataset, pipeline.neighbours, sum((r.epsilon for r in requests), Decimal(0)))
-        drawn = release(_reduce(pipeline, requests, progress), requests, noise)
+        state = pipeline.source.version()
+        total = _reduce(pipeline, requests, progress)
+        if pipeline.source.version() != state:
+            msg = "the data changed while they were read; nothing was released or charged, run again when they are complete"
+            raise SourceError(msg)
+        drawn = release(total, requests, noise)
         why = ", ".join(m.name for m in new.values())
         shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
         stored.update(zip(new, shown, strict=True))
@@ -120,6 +127,8 @@ def infer_from(
 
     Repeats give the same draws. Raises ConfigError where a prior or a model of the file cannot be used.
     """
+    if engine not in ENGINES:
+        raise ConfigError.of("engine", f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
     faults = Faults(Path())
     posteriors = []
     for name, published in publication.measurements.items():

@@ -59,7 +59,9 @@ def dp_dask(folder, *words):
     return subprocess.run([sys.executable, "-m", "dp_dask", *words], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def planted(folder: Path, kind: str = "parquet", neighbours: str = "replace, n: 4", cluster: str = "", good: bool = True) -> Path:
+def planted(
+    folder: Path, kind: str = "parquet", neighbours: str = "replace, n: 4", cluster: str = "", *, good: bool = True
+) -> Path:
     data = folder / "data"
     data.mkdir()
     values = [20.0, CANARY, 15.0, 25.0]
@@ -101,7 +103,8 @@ def test_a_record_appears_nowhere_after_a_run(tmp_path, kind, cluster):
 
 
 @pytest.mark.parametrize(
-    ("kind", "neighbours", "code"), [("parquet", "replace, n: 4", 4), ("csv", "replace, n: 4", 4), ("parquet", "replace, n: 5", 4)]
+    ("kind", "neighbours", "code"),
+    [("parquet", "replace, n: 4", 4), ("csv", "replace, n: 4", 4), ("parquet", "replace, n: 5", 4)],
 )
 def test_a_record_appears_nowhere_after_a_failure(tmp_path, kind, neighbours, code):
     """A text column, an open quote, a wrong n."""

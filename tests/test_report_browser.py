@@ -17,7 +17,9 @@ from dp_dask.public.posterior import Posterior, summarise
 from dp_dask.public.publication import Publication, Published
 from dp_dask.public.report import Spending, render
 
-BROWSER = next((found for name in ("chromium-headless-shell", "chromium", "google-chrome") if (found := shutil.which(name))), None)
+BROWSER = next(
+    (found for name in ("chromium-headless-shell", "chromium", "google-chrome") if (found := shutil.which(name))), None
+)
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium; apt-get install chromium-headless-shell")
 
 
@@ -27,9 +29,7 @@ def page():
 
     case = CASES[2]
     like = observation(case, n=500, epsilon=0.5, y=1900)
-    request = Request(
-        dataset="d<&>", statistic=like.statistic, neighbours=Neighbours.REPLACE, n=500, epsilon=Decimal("0.5")
-    )
+    request = Request(dataset="d<&>", statistic=like.statistic, neighbours=Neighbours.REPLACE, n=500, epsilon=Decimal("0.5"))
     release = Release(
         id="0f" * 16, created="2026-01-02T03:04:05+00:00", request=request, sampler="opendp 0", sensitivity=30, scale=60.0,
         privacy_loss=0.5, noisy_sum=1900, noisy_count=None,
@@ -65,9 +65,18 @@ def test_the_page_is_self_contained(page):
 def browse(tmp_path, page, *flags):
     file = tmp_path / "report.html"
     file.write_text(page, encoding="utf-8")
-    common = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+    common = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-sync",
+    ]
     more = ["--disable-component-update", "--enable-logging=stderr", "--v=0", f"--user-data-dir={tmp_path / 'profile'}"]
-    done = subprocess.run([BROWSER, *common, *more, *flags, file.as_uri()], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [BROWSER, *common, *more, *flags, file.as_uri()], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return done
 

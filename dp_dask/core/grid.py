@@ -38,6 +38,9 @@ class Grid:
         if not SMALLEST_UNIT <= self.unit <= LARGEST_UNIT:
             msg = f"a width that needs a unit of {self.unit!r} is beyond what floating point sums exactly; rescale the column"
             raise ValueError(msg)
+        if self.lower > self.upper:
+            msg = f"lower {self.lower} is above upper {self.upper}"
+            raise ValueError(msg)
         if max(abs(self.lower), abs(self.upper), abs(self.origin)) > MAX_INDEX:
             msg = "the bounds lie too far from zero for their width; subtract a public constant from the column first"
             raise ValueError(msg)
@@ -79,8 +82,9 @@ def choose_grid(
     """Choose unit and origin from public facts alone.
 
     A continuous range gets ``32 sqrt(n) epsilon`` cells, between 2^8 and 2^12: the variance that rounding
-    adds, n u^2 / 12, is then at most 2e-4 of the noise's 2 (width / epsilon)^2, and the likelihood models the
-    rounding anyway. An integer column keeps unit 1 (1/2 where the midpoint needs it) up to 2^12 cells.
+    adds, n u^2 / 12, is then at most 2e-4 of the noise's 2 (width / epsilon)^2 up to n epsilon^2 = 16,384 and about
+    n epsilon^2 / 1e8 of it beyond; the likelihood models the rounding anyway. An integer column keeps unit 1
+    (1/2 where the midpoint needs it) up to 2^12 cells.
 
     The origin is what a null counts as, and sets the sensitivity. Clamped: the point nearest to zero
     (replace: the sensitivity is the width wherever it lies), the midpoint (add_remove: half the width, the
@@ -94,6 +98,9 @@ def choose_grid(
         finest = 0.0
         wanted = 32 * math.sqrt(10_000 if n is None else n) * epsilon
         cells = min(max(MIN_CELLS, math.ceil(wanted)), MAX_CELLS)
+    if not SMALLEST_UNIT < bounds.width < LARGEST_UNIT:
+        msg = f"a width of {bounds.width!r} is beyond what floating point sums exactly; rescale the column"
+        raise ValueError(msg)
     unit = max(finest, 2.0 ** math.ceil(math.log2(bounds.width / cells)))
     lower, upper = round(bounds.lower / unit), round(bounds.upper / unit)
     if outside is Outside.TRUNCATE:

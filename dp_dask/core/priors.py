@@ -19,6 +19,7 @@ __all__ = ["Beta", "Gamma", "Normal", "Prior"]
 Floats = NDArray[np.float64]
 TAIL = 1e-9  # grids begin at the prior's quantiles of this probability
 FAR = 690.0  # exp(-FAR) is still a normal float
+LEAST_SHAPE = 0.04  # exp(-FAR * LEAST_SHAPE) is a thousandth of TAIL
 
 
 class Prior(Protocol):
@@ -62,6 +63,13 @@ def _check_positive(**values: float) -> None:
             raise ValueError(msg)
 
 
+def _check_within_floats(**shapes: float) -> None:
+    for name, value in shapes.items():
+        if value < LEAST_SHAPE:
+            msg = f"{name} is {value}; below {LEAST_SHAPE} a part of the prior lies closer to the end than float64 can tell"
+            raise ValueError(msg)
+
+
 @dataclass(frozen=True, slots=True)
 class Beta:
     """Beta(alpha, beta) on a probability."""
@@ -71,6 +79,7 @@ class Beta:
 
     def __post_init__(self) -> None:
         _check_positive(alpha=self.alpha, beta=self.beta)
+        _check_within_floats(alpha=self.alpha, beta=self.beta)
 
     @property
     def mean(self) -> float:
@@ -101,10 +110,18 @@ class Beta:
         return self.alpha * log_p + self.beta * log_q - special.betaln(self.alpha, self.beta)
 
     def coordinate_range(self) -> tuple[float, float]:
-        """Logits of the extreme quantiles, each taken in the tail where it is small."""
-        low = special.betaincinv(self.alpha, self.beta, TAIL)
-        high = special.betaincinv(self.beta, self.alpha, TAIL)  # of 1 - p
-        return max(float(special.logit(low)), -FAR), min(-float(special.logit(high)), FAR)
+        """Logits of the extreme quantiles, by bisection: scipy's betaincinv(1000, 1e9, 1e-9) is above the median."""
+        ends = []
+        for a, b in ((self.alpha, self.beta), (self.beta, self.alpha)):  # of p, then of 1 - p
+            low, high = -FAR, FAR
+            for _ in range(60):
+                middle = (low + high) / 2
+                if special.betainc(a, b, special.expit(middle)) < TAIL:
+                    low = middle
+                else:
+                    high = middle
+            ends.append(low)
+        return ends[0], -ends[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +133,7 @@ class Gamma:
 
     def __post_init__(self) -> None:
         _check_positive(alpha=self.alpha, beta=self.beta)
+        _check_within_floats(alpha=self.alpha)
 
     @property
     def mean(self) -> float:

@@ -30,6 +30,11 @@ class BoundedSum:
     grid: Grid
     count_weight: int = 0
 
+    def __post_init__(self) -> None:
+        if self.count_weight < 0:
+            msg = f"count_weight is {self.count_weight}; it must not be negative"
+            raise ValueError(msg)
+
     def sensitivity(self, neighbours: Neighbours) -> int:
         """Return the largest L1 change of the released vector between neighbours, in grid units.
 

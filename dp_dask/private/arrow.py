@@ -6,7 +6,7 @@ casts quote the offending value in their error text.
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,14 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 EXACT = 2**53  # integers below are exact in float64
 EXACT_POWER = 22  # 10^22 is the last power of ten that float64 holds exactly
+WIDE = Context(prec=80, Emin=-(10**6), Emax=10**6, traps=[])  # a decimal256 has 76 digits, the thread's own context 28
 
 
 def is_numeric(kind: pa.DataType) -> bool:
     """Tell whether a column of this type can be summed; a type is schema and public."""
     if pa.types.is_dictionary(kind):
         return is_numeric(kind.value_type)
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal128, pa.types.is_decimal256, pa.types.is_boolean)
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
     return any(test(kind) for test in tests)
 
 
@@ -35,6 +36,8 @@ def values_and_validity(array: pa.Array) -> tuple[Floats, Mask | None]:
     """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()  # also brings out nulls inside the dictionary
+    if pa.types.is_decimal32(array.type) or pa.types.is_decimal64(array.type):
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))  # wider: fails for no value
     kind = array.type
     valid = _validity(array)
     if pa.types.is_boolean(kind):
@@ -87,5 +90,5 @@ def _decimals(array: pa.Array) -> Floats:
         for j in reversed(range(n_limbs)):
             limb = int(limbs[i, j])
             value = limb if j == n_limbs - 1 else (value << 64) | (limb & (2**64 - 1))
-        values[i] = float(Decimal(value).scaleb(-scale)) if abs(value) < 10**78 else np.nan
+        values[i] = float(WIDE.scaleb(Decimal(value), -scale)) if abs(value) < 10**78 else np.nan
     return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,7 @@ def _walk(folder: Path, prefix: str, seen: dict[tuple[int, int], str]) -> Iterat
             continue
         try:
             status = entry.stat()
-            is_folder = entry.is_dir()
+            is_folder = stat.S_ISDIR(status.st_mode)
         except OSError:
             msg = f"{folder / entry.name}: a broken link, or unreadable; remove it or mend it"
             raise SourceError(msg) from None
@@ -68,6 +69,9 @@ def _walk(folder: Path, prefix: str, seen: dict[tuple[int, int], str]) -> Iterat
         first = seen.setdefault((status.st_dev, status.st_ino), name)
         if first != name:
             msg = f"{folder / entry.name}: reached twice (also as {first}); each record may be read only once, remove the link"
+            raise SourceError(msg)
+        if not (is_folder or stat.S_ISREG(status.st_mode)):
+            msg = f"{folder / entry.name}: neither a file nor a folder; remove it"
             raise SourceError(msg)
         if is_folder:
             yield from _walk(folder / entry.name, f"{name}/", seen)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,22 +48,26 @@ def reduce_split(source: Source, split: Split, statistics: Sequence[BoundedSum])
 
 
 def _attempt(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Sensitive[Total] | Failure:
-    message, is_transient = "", False
+    message, is_transient, name = "", False, ""
+    total = Total((0,) * len(statistics), 0)
     try:
-        return Sensitive(_sum_split(source, split, statistics))
+        for part in split.parts:
+            name = part.path
+            total += _sum_part(source, Split(split.index, (part,)), statistics)
+        return Sensitive(total)
     except SourceError as error:
         message = str(error)
     except OSError as error:
         message, is_transient = type(error).__name__, True
-    except Exception as error:  # noqa: BLE001  (whatever it is, its text may quote a record)
+    except BaseException as error:  # noqa: BLE001  (also a panic of a Rust library: whatever it is, its text may quote a record)
         message = type(error).__name__
     # Outside the except blocks: nothing of the exception, its context included, leaves this function.
     if "\n" not in message and ":" not in message:
-        message = f"{split.parts[0].path}: reading failed with {message}"
+        message = f"{name}: reading failed with {message}"
     return Failure(split.index, message, is_transient)
 
 
-def _sum_split(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Total:
+def _sum_part(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Total:
     scratch = new_scratch()
     columns = sorted({statistic.column for statistic in statistics})
     sums = [0] * len(statistics)
@@ -98,7 +103,8 @@ def reduce(
         _wait(futures, progress, stall_timeout)
         outcomes = _gather(client, futures)
     finally:
-        client.cancel(futures, force=True)
+        with suppress(Exception):  # a lost cluster has nothing to cancel, and must not hide what was raised
+            client.cancel(futures, force=True)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     if failures:
         raise SourceError(failures[0].message)

@@ -106,5 +106,5 @@ def datatree(posteriors: Sequence[Posterior]) -> Any:
 
 
 def write_netcdf(posteriors: Sequence[Posterior], path: Path) -> None:
-    """Write the tree as netCDF 4; ``arviz_base.from_netcdf`` or ``xarray.open_datatree`` reads it."""
+    """Write the tree as netCDF 4; ``xarray.open_datatree`` reads it."""
     datatree(posteriors).to_netcdf(path, engine="h5netcdf")

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
@@ -198,36 +197,15 @@ def test_a_column_that_holds_no_numbers_is_refused_by_its_type(tmp_path: Path, v
 
 def test_a_partition_key_is_no_number(tmp_path: Path):
     write(tmp_path, "year=2020/a.parquet", {"x": [1.0]})
-    assert "'year' is a partition key, hence text; a measurement needs a numeric column" in refusal(tmp_path, "year")
+    assert "'year' is a partition key, hence text; rename the folders or measure another column" in refusal(tmp_path, "year")
     assert read(Parquet(path=tmp_path)) == ([1.0], 1)
 
 
-@pytest.mark.parametrize(
-    ("key", "values"),
-    [
-        ("1", pa.array([1, 1])),
-        ("01", pa.array([1, 1])),
-        ("1.5", pa.array([1.5, 1.5])),
-        ("1%2E5", pa.array([1.5, 1.5])),
-        ("1.50", pa.array([Decimal("1.50")])),
-        ("true", pa.array([True, True])),
-        ("1.5", pa.array([np.float16(1.5)], pa.float16())),
-        ("__HIVE_DEFAULT_PARTITION__", pa.array([None, None], pa.float64())),
-        ("1", pa.array([], pa.float64())),
-    ],
-)
-def test_a_partition_key_that_is_also_a_column_may_agree_with_it(tmp_path: Path, key: str, values: pa.Array):
-    write(tmp_path, f"x={key}/a.parquet", {"x": values})
-    assert read(Parquet(path=tmp_path))[1] == len(values)
-
-
-@pytest.mark.parametrize(
-    ("key", "values"),
-    [("2", [1, 1]), ("1", [1, 2]), ("one", [1, 1]), ("1", [1, None]), ("__HIVE_DEFAULT_PARTITION__", [1, None]), ("", [1, 1])],
-)
-def test_a_partition_key_that_contradicts_the_column_is_refused(tmp_path: Path, key: str, values: list[int | None]):
-    write(tmp_path, f"x={key}/a.parquet", {"x": values})
-    assert worker_says(tmp_path) == f"x={key}/a.parquet: column 'x' and the partition key of that name disagree; drop one of them"
+@pytest.mark.parametrize("values", [[1, 1], [1, 2], [1, None], []])
+def test_a_partition_key_that_is_also_a_column_is_refused_by_name_alone(tmp_path: Path, values: list[int | None]):
+    """Were the values compared, one record could stop the run."""
+    write(tmp_path, "x=1/a.parquet", {"x": pa.array(values, pa.int64())})
+    assert "'x' is a partition key, hence text; rename the folders" in worker_says(tmp_path)
 
 
 # Broken files

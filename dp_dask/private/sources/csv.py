@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +20,9 @@ from dp_dask.private.sources import Batch, Split
 
 __all__ = ["plugin"]
 
-BLOCK_BYTES = 4 * 2**20
+BLOCK_BYTES = 32 * 2**20  # a record must fit into one
+HEADER_BYTES = 2**20
+BOM = b"\xef\xbb\xbf"
 TYPES = ("number", "text")
 
 
@@ -28,11 +33,15 @@ class Csv:
     ``columns`` declares each measured column ``number`` or ``text``: a text file has no schema, and one guessed
     from the values would tell about them. A field that is not a number is a null. A line with too many or too few
     fields is a record without values.
+
+    A record is what the format says: with ``quotes``, a stray quotation mark joins lines into one record, so the file must come
+    from a program that quotes. Without, every line is a record whatever it holds.
     """
 
     path: Path
     columns: dict[str, str]
     delimiter: str = ","
+    quotes: bool = True
     nulls: list[str] = field(default_factory=lambda: ["", "NA", "NULL", "null", "NaN", "nan"])
 
     def __post_init__(self) -> None:
@@ -40,8 +49,8 @@ class Csv:
             if kind not in TYPES:
                 msg = f"columns: {name!r} is declared {kind!r}; known types: {', '.join(TYPES)}"
                 raise ValueError(msg)
-        if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            msg = f"delimiter {self.delimiter!r} must be one ASCII character"
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '\r\n"':
+            msg = f"delimiter {self.delimiter!r} must be one ASCII character, and no quote or line end"
             raise ValueError(msg)
 
     @property
@@ -65,71 +74,129 @@ class Csv:
                 given = "is not declared" if kind is None else f"is declared {kind}"
                 msg = f"{self.path.name}: column {column!r} {given}; declare it, source.columns: {{{column}: number}}"
                 raise SourceError(msg)
-        reader, _ = self._open(listing.list_files(self.path)[0].name, columns)
-        reader.close()
+        self._names(listing.list_files(self.path)[0].name, columns)
 
     def read(self, split: Split, columns: list[str]) -> Iterator[Batch]:
-        """Stream one file's lines in blocks of a few megabytes."""
+        """Stream the files' lines in blocks of some megabytes."""
         for part in split.parts:
-            reader, skipped = self._open(part.path, columns)
-            reported = 0
-            broken = False
-            while True:
-                batch = None
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    break
-                except (pa.ArrowException, OSError):
-                    broken = True
-                if broken or batch is None:
-                    msg = f"{part.path}: not readable as delimited text (a quote left open, a line beyond 4 MB, a broken file)"
-                    raise SourceError(msg)
-                lost, reported = len(skipped) - reported, len(skipped)
-                yield Batch({name: _numbers(batch.column(name)) for name in columns}, batch.num_rows + lost)
-            if len(skipped) > reported:
-                empty = pa.nulls(0, pa.float64())
-                yield Batch(dict.fromkeys(columns, empty), len(skipped) - reported)
+            yield from self._read(part.path, columns)
 
-    def _open(self, name: str, columns: list[str]) -> tuple[Any, list[None]]:
-        """Open a file; the list grows by one for each line that is not a record of the right width."""
-        skipped: list[None] = []
+    def _read(self, name: str, columns: list[str]) -> Iterator[Batch]:
+        width = len(self._names(name, columns))
+        end = uuid.uuid4().hex  # a last line of the wrong width, which no quote left open may swallow
+        lost = ended = 0
 
-        def skip(_row: Any) -> str:
-            skipped.append(None)
+        def skip(row: Any) -> str:
+            nonlocal lost, ended
+            if row.text.startswith(end):
+                ended += 1
+            else:
+                lost += 1
             return "skip"
 
-        stream: Any = None
+        is_broken = False
+        reader: Any = None
+        while True:
+            batch = None
+            try:
+                if reader is None:
+                    stream = pa.input_stream(self.root / name, compression="detect")
+                    last = end if width > 1 else end + self.delimiter
+                    reader = self._open(_Lines(stream, last.encode()), columns, width, skip)
+                batch = reader.read_next_batch()
+            except StopIteration:
+                break
+            except (pa.ArrowException, ValueError, OSError):
+                is_broken = True
+            if is_broken or batch is None:
+                break
+            yield Batch({column: _numbers(batch.column(_latin(column))) for column in columns}, batch.num_rows)
+        if is_broken or ended != 1:
+            msg = f"{name}: not readable as delimited text (a quote left open, a record beyond 32 MB, a broken file)"
+            raise SourceError(msg)
+        yield Batch(dict.fromkeys(columns, pa.nulls(0, pa.float64())), lost)
+
+    def _open(self, lines: _Lines, columns: list[str], width: int, skip: Any) -> Any:
+        names = [_latin(column) for column in columns]
+        return pcsv.open_csv(
+            lines,
+            read_options=pcsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
+            parse_options=pcsv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char='"' if self.quotes else False,
+                newlines_in_values=self.quotes,
+                invalid_row_handler=skip,
+                ignore_empty_lines=width > 1,  # of one field, a blank line is a record whose value is null
+            ),
+            convert_options=pcsv.ConvertOptions(
+                include_columns=names,
+                column_types=dict.fromkeys(names, pa.binary()),
+                null_values=[_latin(null) for null in self.nulls],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+                check_utf8=False,
+            ),
+        )
+
+    def _names(self, name: str, columns: list[str]) -> list[str]:
+        """Read the header line's names, and of what follows nothing."""
+        names: list[str] = []
         kind = ""
         try:
-            stream = pa.input_stream(self.root / name, compression="detect")
-            header = pcsv.open_csv(
-                stream,
-                read_options=pcsv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
-                parse_options=pcsv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=skip),
-                convert_options=pcsv.ConvertOptions(
-                    include_columns=columns,
-                    column_types=dict.fromkeys(columns, pa.binary()),
-                    null_values=self.nulls,
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=True,
-                    check_utf8=False,
-                ),
-            )
+            with pa.input_stream(self.root / name, compression="detect") as stream:
+                head = stream.read(HEADER_BYTES).removeprefix(BOM).decode("utf-8", "replace")
+            rows = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
+            names = next((row for row in rows if row), [])
         except FileNotFoundError:
             kind = "it is gone"
         except PermissionError:
             kind = "it may not be read; check its permissions"
-        except KeyError:
-            kind = "header"
-        except (pa.ArrowException, ValueError, OSError):
-            kind = "not readable as delimited text (empty, a broken archive, or of another format)"
-        if not kind:
-            return header, skipped
-        if kind == "header":
+        except (pa.ArrowException, csv.Error, ValueError, OSError):
+            kind = "not readable as delimited text (a broken archive, or of another format)"
+        if not kind and not names:
+            kind = "not readable as delimited text (it is empty)"
+        if not kind and any(names.count(column) != 1 for column in columns):
             kind = f"the header line lacks one of the columns {', '.join(columns)}, or names it twice"
-        msg = f"{name}: {kind}"
-        raise SourceError(msg)
+        if kind:
+            msg = f"{name}: {kind}"
+            raise SourceError(msg)
+        return names
+
+
+class _Lines(io.RawIOBase):
+    """A text file whose bytes are read as Latin-1, with one more line at its end.
+
+    So every byte is a character: pyarrow decodes a line of the wrong width, and where that fails it stops, and prints
+    a byte of it.
+    """
+
+    def __init__(self, stream: Any, last: bytes) -> None:
+        self._stream = stream
+        self._rest: bytes | None = last
+        self._before = BOM  # what was read last: nothing yet
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        room = size // 2  # a Latin-1 character may take two bytes
+        read: list[bytes] = []
+        while room > 0 and self._rest is not None:
+            data: bytes = self._stream.read(room)
+            room -= len(data)
+            if not data:
+                data = self._rest if self._before[-1:] in b"\r\n" else b"\n" + self._rest
+                self._rest = None
+            elif self._before is BOM:
+                data = data.removeprefix(BOM)
+            read.append(data)
+            self._before = data
+        data = b"".join(read)
+        return data if data.isascii() else data.decode("latin-1").encode()
+
+
+def _latin(text: str) -> str:
+    return text.encode().decode("latin-1")
 
 
 NUMBER = r"^[ \t]*[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)[ \t]*$"

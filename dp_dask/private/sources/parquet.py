@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +52,13 @@ class Parquet:
                 _check_column(file, name, column)
 
     def read(self, split: Split, columns: list[str]) -> Iterator[Batch]:
-        """Stream the row groups whose first byte lies in the split's parts."""
+        """Stream the row groups that begin in the split's parts."""
         for part in split.parts:
             with self._open(part.path) as file:
                 for column in columns:
                     _check_column(file, part.path, column)
-                groups = _groups_in(file.metadata, part)
-                yield from map(partial(_batch, columns=columns, name=part.path), _batches(file, groups, columns))
+                groups = _groups_in(file.metadata, part, (self.root / part.path).stat().st_size)
+                yield from map(partial(_batch, columns=columns), _batches(file, groups, columns))
 
     def _open(self, name: str) -> pq.ParquetFile:
         path = self.root / name
@@ -71,7 +71,7 @@ class Parquet:
             kind = "it is gone"
         except PermissionError:
             kind = "it may not be read; check its permissions"
-        except (pa.ArrowException, ValueError):
+        except (pa.ArrowException, ValueError, OSError):  # Arrow raises OSError for a garbled or encrypted footer
             kind = "not a readable Parquet file (cut short, empty, encrypted or of another format)"
         msg = f"{name}: {kind}"
         raise SourceError(msg)
@@ -83,12 +83,13 @@ def _check_column(file: pq.ParquetFile, name: str, column: str) -> None:
     if len(positions) > 1:
         msg = f"{name}: {len(positions)} columns are called {column!r}; rename all but one"
         raise SourceError(msg)
+    if column in listing.partition_keys(name):
+        # Even where the files have such a column too: to compare the two would let one record stop the run.
+        msg = f"{name}: {column!r} is a partition key, hence text; rename the folders or measure another column"
+        raise SourceError(msg)
     if not positions:
-        if column in listing.partition_keys(name):
-            msg = f"{name}: {column!r} is a partition key, hence text; a measurement needs a numeric column of the files"
-        else:
-            known = ", ".join(schema.names[:20]) + (", .." if len(schema.names) > 20 else "")  # noqa: PLR2004
-            msg = f"{name}: no column {column!r}; the file has: {known}"
+        known = ", ".join(schema.names[:20]) + (", .." if len(schema.names) > 20 else "")  # noqa: PLR2004
+        msg = f"{name}: no column {column!r}; the file has: {known}"
         raise SourceError(msg)
     kind = schema.field(positions[0]).type
     if not is_numeric(kind):
@@ -96,20 +97,16 @@ def _check_column(file: pq.ParquetFile, name: str, column: str) -> None:
         raise SourceError(msg)
 
 
-def _groups_in(metadata: Any, part: Part) -> list[int]:
-    """Return the row groups that begin in the part; every group begins in exactly one."""
-    groups = []
-    for i in range(metadata.num_row_groups):
-        group = metadata.row_group(i)
-        if group.num_columns == 0:
-            continue
-        first = group.column(0)
-        offset = first.data_page_offset
-        if first.has_dictionary_page and first.dictionary_page_offset is not None:
-            offset = min(offset, first.dictionary_page_offset)
-        if part.start <= offset < part.end:
-            groups.append(i)
-    return groups
+def _groups_in(metadata: Any, part: Part, file_size: int) -> list[int]:
+    """Return the row groups that begin in the part, were the file shared among them by their sizes; each begins in one part.
+
+    Their true offsets stand in the columns' metadata: pyarrow aborts the process where that is encrypted, and a wrong one
+    beyond the file's end would lose a group without a word.
+    """
+    sizes = [max(metadata.row_group(i).total_byte_size, 0) for i in range(metadata.num_row_groups)]
+    total = max(sum(sizes), 1)
+    starts = (min(start * file_size // total, file_size - 1) for start in accumulate(sizes, initial=0))
+    return [i for i, start in zip(range(len(sizes)), starts, strict=False) if part.start <= start < part.end]
 
 
 def _batches(file: pq.ParquetFile, groups: list[int], columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -127,30 +124,8 @@ def _batches(file: pq.ParquetFile, groups: list[int], columns: list[str]) -> Ite
         yield from file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False)
 
 
-def _batch(records: pa.RecordBatch, columns: list[str], name: str) -> Batch:
-    arrays = {column: records.column(column) for column in columns}
-    for column, key in listing.partition_keys(name).items():
-        if column in arrays:
-            _check_key(arrays[column], key, name, column)
-    return Batch(arrays, records.num_rows)
-
-
-def _check_key(values: pa.Array, key: str | None, name: str, column: str) -> None:
-    """Refuse a column that contradicts the partition key of its name."""
-    import pyarrow.compute as pc  # noqa: PLC0415  (28 ms, seldom needed)
-
-    expected: Any = None
-    with suppress(pa.ArrowException):
-        expected = pa.scalar(key).cast(values.type)
-    if key is None:
-        agrees = values.null_count == len(values)
-    elif expected is None:
-        agrees = False
-    else:
-        agrees = pc.sum(pc.equal(values, expected)).as_py() == len(values)
-    if not agrees:
-        msg = f"{name}: column {column!r} and the partition key of that name disagree; drop one of them"
-        raise SourceError(msg)
+def _batch(records: pa.RecordBatch, columns: list[str]) -> Batch:
+    return Batch({column: records.column(column) for column in columns}, records.num_rows)
 
 
 plugin = Parquet

@@ -1,0 +1,284 @@
+"""The command line: exit codes, messages, bad input of every kind, and an interrupt; nothing charged by any of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+GOOD = {
+    "dataset": {"name": "d", "source": {"kind": "parquet", "path": "data"}, "unit": "record"},
+    "privacy": {"neighbours": "replace", "n": 100},
+    "measurements": {
+        "m": {"model": "exponential", "column": "x", "bounds": [0, 5], "epsilon": 0.5, "prior": {"alpha": 1, "beta": 1}}
+    },
+    "ledger": "sqlite:///ledger.db?timeout=1",
+    "output": "out",
+}
+
+
+def changed(**paths):
+    """Return GOOD with values replaced by dotted path (``__`` for a dot); None removes the key."""
+    new = json.loads(json.dumps(GOOD))
+    for path, value in paths.items():
+        *folders, last = path.split("__")
+        here = new
+        for folder in folders:
+            here = here[folder]
+        if value is None:
+            del here[last]
+        else:
+            here[last] = value
+    return new
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data").mkdir()
+    table = pa.table({"x": [i / 10 for i in range(100)], "text": ["a"] * 100})
+    pq.write_table(table, tmp_path / "data" / "a.parquet")
+    return tmp_path
+
+
+def dp_dask(folder, *words, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "dp_dask", *words], cwd=folder, capture_output=True, text=True, check=False, **options
+    )
+
+
+def write(folder, content):
+    (folder / "p.yaml").write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+
+
+def opened(folder, content=GOOD):
+    write(folder, GOOD)
+    assert dp_dask(folder, "ledger", "init", "p.yaml", "--epsilon", "1").returncode == 0
+    write(folder, content)
+
+
+def spent(folder):
+    with sqlite3.connect(folder / "ledger.db") as connection:
+        return connection.execute("select spent from dp_dask_entries order by seq desc").fetchone()[0]
+
+
+CONFIG = {
+    "unknown key": (changed(measurements__m__epsilom=1), "measurements.m.epsilom: unknown key; did you mean 'epsilon'?"),
+    "epsilon missing": (changed(measurements__m__epsilon=None), "measurements.m.epsilon: is missing; it has no default"),
+    "bounds missing": (changed(measurements__m__bounds=None), "measurements.m.bounds: is missing; it has no default"),
+    "neighbours missing": (changed(privacy__neighbours=None), "privacy.neighbours: is missing; it has no default"),
+    "epsilon 0": (changed(measurements__m__epsilon=0), "measurements.m.epsilon: epsilon is 0; it must be above 0"),
+    "epsilon below 0": (changed(measurements__m__epsilon=-1), "epsilon is -1; it must be above 0"),
+    "epsilon text": (changed(measurements__m__epsilon="much"), "measurements.m.epsilon: is 'much'; it should be a valid decimal"),
+    "reversed bounds": (changed(measurements__m__bounds=[5, 0]), "the first must be below the second"),
+    "infinite bounds": (changed(measurements__m__bounds=[0, float("inf")]), "must be finite numbers"),
+    "NaN bounds": (changed(measurements__m__bounds=[0, float("nan")]), "must be finite numbers"),
+    "bounds beyond the support": (changed(measurements__m__bounds=[-1, 5]), "reaches beyond what the model can produce"),
+    "prior outside the parameter space": (
+        changed(measurements__m__prior={"alpha": -1, "beta": 1}),
+        "alpha is -1.0; it must be a positive",
+    ),
+    "prior of another family": (changed(measurements__m__prior={"mu": 0, "sigma": 1}), "measurements.m.prior.mu: unknown key"),
+    "unknown model": (changed(measurements__m__model="exponental"), "unknown model 'exponental'; did you mean 'exponential'?"),
+    "unknown source": (changed(dataset__source__kind="parket"), "unknown source 'parket'; did you mean 'parquet'?"),
+    "unknown cluster": ({**GOOD, "cluster": "slurm"}, "unknown cluster 'slurm'; known: local"),
+    "unknown engine": (
+        {**GOOD, "inference": {"engine": "mcmc"}},
+        "unknown engine 'mcmc'; known: auto, edgeworth, gibbs, lattice",
+    ),
+    "n missing": (changed(privacy__n=None), "privacy: neighbours: replace needs n"),
+    "n private": (changed(privacy__neighbours="add_remove"), "n is private under add_remove"),
+    "unit": (changed(dataset__unit="person"), "dataset.unit: is 'person'; this version protects a record"),
+    "sigma missing": (changed(measurements__m__model="normal"), "measurements.m.sigma: is missing"),
+    "no measurement": ({**GOOD, "measurements": {}}, "measurements: is {}; give at least one"),
+    "ledger in memory": ({**GOOD, "ledger": "sqlite://"}, "ledger: a ledger must outlive the run"),
+    "ledger of another kind": ({**GOOD, "ledger": "mysql://h/d"}, "use sqlite:///FILE or postgresql"),
+    "fractional bounds of counts": (
+        changed(measurements__m__model="poisson", measurements__m__bounds=[0, 2.5]),
+        "give whole bounds",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", CONFIG, ids=str)
+def test_a_faulty_file_is_refused_with_its_path_and_what_to_do(folder, fault):
+    content, message = CONFIG[fault]
+    opened(folder, content)
+    done = dp_dask(folder, "run", "p.yaml")
+    assert message in done.stderr
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert spent(folder) == "0"
+
+
+YAML = {
+    "a key twice": ("dataset: {name: a, name: b}", "the key 'name' is given twice"),
+    "a tab": ("dataset:\n\tname: x", "line 2"),
+    "not a mapping": ("- 1", "give a mapping with the keys dataset"),
+    "octal-looking n": (yaml.safe_dump(GOOD).replace("n: 100", "n: 010"), "privacy.n: is '010'"),
+    "sexagesimal": (yaml.safe_dump(GOOD).replace("n: 100", "n: 1:30"), "privacy.n: is '1:30'"),
+    "underscores": (yaml.safe_dump(GOOD).replace("epsilon: 0.5", "epsilon: .5e"), "measurements.m.epsilon: is '.5e'"),
+    "yes for a number": (yaml.safe_dump(GOOD).replace("n: 100", "n: yes"), "privacy.n: is 'yes'"),
+    "true for a number": (yaml.safe_dump(GOOD).replace("n: 100", "n: true"), "privacy.n: is true; give a number"),
+    "many aliases": ("a: &a [1]\nb: [" + "*a," * 101 + "]", "more than 100 aliases"),
+    "a number as a key": ("1: 2", "the key 1 is not text"),
+}
+
+
+@pytest.mark.parametrize("fault", YAML, ids=str)
+def test_a_number_is_what_is_written_or_refused(folder, fault):
+    content, message = YAML[fault]
+    write(folder, content)
+    done = dp_dask(folder, "check", "p.yaml")
+    assert message in done.stderr
+    assert done.returncode == 2
+
+
+def test_every_fault_is_told_at_once_and_as_json(folder):
+    write(folder, changed(measurements__m__epsilon=0, measurements__m__bounds=[5, 0], dataset__unit="person", privacy__n=-1))
+    told = json.loads(dp_dask(folder, "check", "p.yaml", "--json").stdout)
+    assert told["exit_code"] == 2
+    assert {problem["path"] for problem in told["problems"]} == {
+        "measurements.m.epsilon", "measurements.m.bounds", "dataset.unit", "privacy",
+    }  # fmt: skip
+
+
+def test_epsilon_is_the_decimal_that_is_written(folder):
+    content = yaml.safe_dump(changed(measurements__m__epsilon=0.5)).replace("epsilon: 0.5", "epsilon: 1e-1")
+    opened(folder, content)
+    assert dp_dask(folder, "run", "p.yaml").returncode == 0
+    assert spent(folder) == "0.1"
+
+
+SOURCE = {
+    "missing folder": (changed(dataset__source__path="nowhere"), "no such file or folder"),
+    "missing column": (changed(measurements__m__column="y"), "no column 'y'; the file has: x, text"),
+    "text column": (changed(measurements__m__column="text"), "column 'text' is of type string"),
+    "wrong n": (changed(privacy__n=99), "the data have another number of records"),
+    "not declared": (
+        changed(dataset__source={"kind": "csv", "path": "data", "columns": {}}),
+        "column 'x' is not declared; declare it, source.columns: {x: number}",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", SOURCE, ids=str)
+def test_records_that_cannot_be_read_as_declared_are_refused(folder, fault):
+    content, message = SOURCE[fault]
+    opened(folder, content)
+    done = dp_dask(folder, "run", "p.yaml")
+    assert message in done.stderr
+    assert done.returncode == 4
+    assert spent(folder) == "0"
+    assert not list((folder / "out").glob("*"))
+
+
+def test_a_run_beyond_the_budget_is_refused_with_code_3(folder):
+    opened(folder, changed(measurements__m__epsilon=1.5))
+    done = dp_dask(folder, "run", "p.yaml")
+    assert done.returncode == 3
+    assert "this run asks for epsilon 1.5, 1 is left" in done.stderr
+
+
+def test_a_data_set_without_a_budget_is_refused_with_code_3(folder):
+    write(folder, GOOD)
+    done = dp_dask(folder, "run", "p.yaml")
+    assert done.returncode == 3
+    assert "dp-dask ledger init" in done.stderr
+    assert dp_dask(folder, "check", "p.yaml").returncode == 0
+
+
+def test_an_unwritable_output_is_refused_before_anything_is_charged(folder):
+    opened(folder, {**GOOD, "output": "file/out"})
+    (folder / "file").write_text("")
+    done = dp_dask(folder, "run", "p.yaml")
+    assert "cannot be made" in done.stderr
+    assert done.returncode == 2
+    assert spent(folder) == "0"
+
+
+def test_a_locked_ledger_is_an_error_in_bounded_time(folder):
+    opened(folder)
+    lock = sqlite3.connect(folder / "ledger.db", isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    start = time.monotonic()
+    done = dp_dask(folder, "run", "p.yaml")
+    lock.rollback()
+    assert done.returncode == 1
+    assert "locked by another run" in done.stderr
+    assert time.monotonic() - start < 30
+    assert spent(folder) == "0"
+
+
+def test_an_interrupt_ends_with_130_and_charges_nothing(folder):
+    """Ctrl-C in the middle of a scan that takes minutes: half a gigabyte of text in a small archive."""
+    opened(folder, changed(dataset__source={"kind": "csv", "path": "long.csv.gz", "columns": {"x": "number"}}))
+    member = gzip.compress(b"0.5\n" * 2_000_000)
+    (folder / "long.csv.gz").write_bytes(gzip.compress(b"x\n") + member * 64)
+    running = subprocess.Popen([sys.executable, "-m", "dp_dask", "run", "p.yaml"], cwd=folder, stderr=subprocess.PIPE, text=True)
+    time.sleep(4)
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    try:
+        _, told = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert running.returncode == 130, told
+    assert told == "interrupted; what was not committed by then is not charged\n"
+    assert spent(folder) == "0"
+
+
+def test_infer_takes_another_prior_and_refuses_a_wrong_one(folder):
+    opened(folder)
+    run = json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)
+    release = run["folder"] + "/release.json"
+    tight = json.loads(dp_dask(folder, "infer", release, "--prior", "{alpha: 500, beta: 1000}", "--json").stdout)
+    assert tight["m"]["mean"] == pytest.approx(0.5, abs=0.1)
+    assert tight["m"]["sd"] < run["measurements"]["m"]["sd"]
+    for words, message in {
+        ("--prior", "{alpha: 0, beta: 1}"): "alpha is 0.0",
+        ("--prior", "{mu: 0}"): "unknown key",
+        ("--measurement", "other"): "the release holds: m",
+        ("--engine", "none"): "unknown engine 'none'",
+    }.items():
+        done = dp_dask(folder, "infer", release, *words)
+        assert message in done.stderr
+        assert done.returncode == 2
+    done = dp_dask(folder, "infer", "p.yaml")
+    assert "is not a release of this version" in done.stderr
+    gibbs = dp_dask(folder, "infer", release, "--engine", "gibbs")
+    assert gibbs.returncode == 1
+    assert "serves truncated statistics only" in gibbs.stderr
+
+
+def test_help_needs_no_heavy_library():
+    probe = """
+import sys
+sys.argv = ["dp-dask", "--help"]
+from dp_dask.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+heavy = {"numpy", "pyarrow", "scipy", "distributed", "opendp", "sqlalchemy", "pydantic"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_schema_accepts_what_the_loader_accepts(folder):
+    made = json.loads(dp_dask(folder, "schema").stdout)
+    assert made["required"] == ["dataset", "privacy", "measurements", "ledger"]
+    models = made["properties"]["measurements"]["additionalProperties"]["oneOf"]
+    assert {model["properties"]["model"]["const"] for model in models} >= {"bernoulli", "normal"}
+    normal = next(model for model in models if model["properties"]["model"]["const"] == "normal")
+    assert "sigma" in normal["required"]
