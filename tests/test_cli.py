@@ -77,7 +77,7 @@ CONFIG = {
     "neighbours missing": (changed(privacy__neighbours=None), "privacy.neighbours: is missing; it has no default"),
     "epsilon 0": (changed(measurements__m__epsilon=0), "measurements.m.epsilon: epsilon is 0; it must be above 0"),
     "epsilon below 0": (changed(measurements__m__epsilon=-1), "epsilon is -1; it must be above 0"),
-    "epsilon text": (changed(measurements__m__epsilon="much"), "measurements.m.epsilon: is 'much'; it should be a valid decimal"),
+    "epsilon text": (changed(measurements__m__epsilon="much"), "measurements.m.epsilon: is 'much'; give a number"),
     "reversed bounds": (changed(measurements__m__bounds=[5, 0]), "the first must be below the second"),
     "infinite bounds": (changed(measurements__m__bounds=[0, float("inf")]), "must be finite numbers"),
     "NaN bounds": (changed(measurements__m__bounds=[0, float("nan")]), "must be finite numbers"),
@@ -232,7 +232,7 @@ def test_an_interrupt_ends_with_130_and_charges_nothing(folder):
     finally:
         running.kill()
     assert running.returncode == 130, told
-    assert told == "interrupted; what was not committed by then is not charged\n"
+    assert told.strip() == "interrupted; what was not committed by then is not charged"
     assert spent(folder) == "0"
 
 
