@@ -174,10 +174,15 @@ class _Epsilon(click.ParamType[Decimal]):
     name = "epsilon"
 
     def convert(self, value: Any, _param: Any, _context: Any) -> Decimal:
+        from dp_dask.core.privacy import exact_epsilon  # noqa: PLC0415
+
         try:
-            return Decimal(value)
+            return exact_epsilon(Decimal(value))
         except InvalidOperation:
-            raise ConfigError.of("--epsilon", f"is {value!r}; give a decimal number such as 0.5") from None
+            problem = f"is {value!r}; give a decimal number such as 0.5"
+        except ValueError as error:
+            problem = str(error)
+        raise ConfigError.of("--epsilon", problem)
 
 
 EPSILON = click.option("--epsilon", required=True, type=_Epsilon(), help="The amount, a decimal number.")

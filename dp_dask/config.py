@@ -152,7 +152,7 @@ def _ledger(value: Any, faults: Faults) -> str | None:
         return None
     try:
         url = sa.make_url(text)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):
         faults.add("ledger", "is not a database URL; use sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE")
         return None
     if url.get_backend_name() == "sqlite":

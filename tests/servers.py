@@ -1,4 +1,4 @@
-"""Servers: real ones on the loopback interface, for tests; nothing of them outlives the test session."""
+"""Servers: real ones on the loopback interface, for tests; they end with the session, unless that is killed."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -234,6 +235,34 @@ def test_an_interrupt_ends_with_130_and_charges_nothing(folder):
     assert running.returncode == 130, told
     assert told.strip() == "interrupted; what was not committed by then is not charged"
     assert spent(folder) == "0"
+
+
+@pytest.mark.parametrize(
+    ("amount", "message"), [("-1", "it must be above 0"), ("much", "give a decimal number"), ("1e-20", "at most 12")]
+)
+def test_a_budget_that_is_no_positive_decimal_is_refused(folder, amount, message):
+    write(folder, GOOD)
+    done = dp_dask(folder, "ledger", "init", "p.yaml", "--epsilon", amount)
+    assert message in done.stderr
+    assert done.returncode == 2
+    assert not (folder / "ledger.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("scale", 0), ("scale", 1e400), ("noisy_sum", 10**400), ("noisy_count", 3), ("id", "zz"), ("sensitivity", -1)],
+)
+def test_a_release_file_that_was_tampered_with_is_refused(folder, place, value):
+    opened(folder)
+    run = json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)
+    file = Path(run["folder"]) / "release.json"
+    told = json.loads(file.read_text())
+    told["measurements"]["m"]["release"][place] = value
+    file.write_text(json.dumps(told))
+    done = dp_dask(folder, "infer", str(file))
+    assert done.returncode == 2, done.stderr
+    assert "is not a release of this version" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_infer_takes_another_prior_and_refuses_a_wrong_one(folder):

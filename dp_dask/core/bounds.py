@@ -30,6 +30,8 @@ class Bounds:
         if not self.lower < self.upper:
             msg = f"bounds [{self.lower}, {self.upper}]: the first must be below the second; write [smallest, largest]"
             raise ValueError(msg)
+        for name in ("lower", "upper"):  # -0.0 equals 0.0 but is written otherwise: one form, one digest
+            object.__setattr__(self, name, getattr(self, name) + 0.0)
 
     @property
     def width(self) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
 
-__all__ = ["Neighbours", "exact_epsilon"]
+__all__ = ["EXACT", "Neighbours", "exact_epsilon"]
 
 DECIMALS = 12
 LARGEST = 10**6
+EXACT = Context(prec=100, traps=[InvalidOperation])  # for sums of epsilons: the caller's own context may round
 
 
 class Neighbours(StrEnum):
@@ -33,7 +34,7 @@ def exact_epsilon(value: Decimal) -> Decimal:
     if not (value.is_finite() and value > 0):
         msg = f"epsilon is {value}; it must be above 0 (0.1 to 1 is usual, smaller protects more)"
         raise ValueError(msg)
-    if value > LARGEST or value != round(value, DECIMALS):
+    if value > LARGEST or value != value.quantize(Decimal(1).scaleb(-DECIMALS), context=EXACT):
         msg = f"epsilon is {value}; it may have at most {DECIMALS} decimals and be at most {LARGEST}"
         raise ValueError(msg)
-    return Decimal(format(value.normalize(), "f"))
+    return Decimal(format(value.normalize(EXACT), "f"))

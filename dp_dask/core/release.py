@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from dp_dask.core.privacy import Neighbours
+from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.statistic import BoundedSum
 
 __all__ = ["INSECURE", "Release", "Request"]
 
+ID_LENGTH = 32
+LARGEST_NOISY = 2**63
 INSECURE = "insecure"  # the sampler's name where noise came from a seed
 
 
@@ -23,6 +26,12 @@ class Request:
     neighbours: Neighbours
     n: int | None  # the public number of records under replace, None where it is private
     epsilon: Decimal
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        if (self.n is None) is (self.neighbours is Neighbours.REPLACE):
+            msg = "n is public and given under replace, private and left out under add_remove"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +54,17 @@ class Release:
     privacy_loss: float
     noisy_sum: int
     noisy_count: int | None
+
+    def __post_init__(self) -> None:
+        if len(self.id) != ID_LENGTH or not set(self.id) <= set("0123456789abcdef"):
+            msg = f"id must be {ID_LENGTH} hexadecimal digits"
+            raise ValueError(msg)
+        if not (math.isfinite(self.scale) and self.scale > 0 and self.sensitivity > 0):
+            msg = "scale and sensitivity must be above 0"
+            raise ValueError(msg)
+        if (self.noisy_count is None) is (self.request.n is None):
+            msg = "noisy_count is given where n is private, and nowhere else"
+            raise ValueError(msg)
+        if max(abs(self.noisy_sum), abs(self.noisy_count or 0)) >= LARGEST_NOISY:
+            msg = "a noisy sum is beyond what 64 bits hold"
+            raise ValueError(msg)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import sqlalchemy as sa
 
-from dp_dask.core.privacy import Neighbours
+from dp_dask.core.privacy import EXACT, Neighbours, exact_epsilon
+from dp_dask.errors import LedgerError
 
-__all__ = ["Balance", "about", "append", "balance", "entries", "first_fault", "metadata"]
+__all__ = ["MEND", "Balance", "about", "append", "balance", "entries", "first_fault", "metadata"]
 
-SCHEMA = 1
+MEND = "restore a backup, enter what the release.json files since it have cost, and only then release again"
 metadata = sa.MetaData()
 about = sa.Table(
     "dp_dask_ledger",
@@ -56,7 +57,15 @@ class Balance:
     @property
     def left(self) -> Decimal:
         """What can still be spent."""
-        return self.granted - self.spent
+        return EXACT.subtract(self.granted, self.spent)
+
+    def with_granted(self, epsilon: Decimal) -> Balance:
+        """The balance after a grant."""
+        return replace(self, granted=EXACT.add(self.granted, epsilon))
+
+    def with_spent(self, epsilon: Decimal) -> Balance:
+        """The balance after a charge."""
+        return replace(self, spent=EXACT.add(self.spent, epsilon))
 
 
 def balance(connection: sa.Connection, dataset: str) -> Balance | None:
@@ -65,7 +74,15 @@ def balance(connection: sa.Connection, dataset: str) -> Balance | None:
     row = connection.execute(query).mappings().first()
     if row is None:
         return None
+    check_digest(row)
     return Balance(dataset, Neighbours(row["neighbours"]), Decimal(row["granted"]), Decimal(row["spent"]))
+
+
+def check_digest(row: Any) -> None:
+    """Raise LedgerError where an entry is not as it was written."""
+    if row["digest"] != _digest(row):
+        msg = f"entry {row['seq']} was edited; {MEND}"
+        raise LedgerError(msg)
 
 
 def append(
@@ -101,7 +118,7 @@ def append(
 
 def _digest(row: Any) -> str:
     content = {name: row[name] for name in entries.c.keys() if name != "digest"}  # noqa: SIM118
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def first_fault(rows: Iterable[Mapping[str, Any]]) -> int | None:
@@ -113,11 +130,15 @@ def first_fault(rows: Iterable[Mapping[str, Any]]) -> int | None:
         if row["seq"] != seq or row["previous"] != previous or row["digest"] != _digest(row):
             return seq
         granted, spent = totals.get(row["dataset"], (Decimal(0), Decimal(0)))
+        try:
+            epsilon, told = exact_epsilon(Decimal(row["epsilon"])), (Decimal(row["granted"]), Decimal(row["spent"]))
+        except (ValueError, InvalidOperation):
+            return seq
         if row["kind"] == "charge":
-            spent += Decimal(row["epsilon"])
+            spent = EXACT.add(spent, epsilon)
         else:
-            granted += Decimal(row["epsilon"])
-        if (Decimal(row["granted"]), Decimal(row["spent"])) != (granted, spent) or spent > granted:
+            granted = EXACT.add(granted, epsilon)
+        if told != (granted, spent) or spent > granted:
             return seq
         previous = row["digest"]
         totals[row["dataset"]] = (granted, spent)

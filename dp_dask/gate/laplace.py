@@ -26,18 +26,23 @@ def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise)
     Raises SourceError where n is public and the data have another number of records: n is the same
     for every neighbour, so the refusal tells nothing that epsilon protects.
     """
+    refusal = _refusal(reveal(sealed).n_records, requests)
+    if refusal:
+        raise SourceError(refusal)  # while no local variable of this frame holds an open total: reporters keep them
     total = reveal(sealed)
+    return [_release_one(value, total.n_records, request, noise) for value, request in zip(total.sums, requests, strict=True)]
+
+
+def _refusal(n_records: int, requests: Sequence[Request]) -> str:
     for request in requests:
-        if request.n is not None and total.n_records != request.n:
-            msg = (
+        if request.n is not None and n_records != request.n:
+            return (
                 f"privacy.n is {request.n}, but the data have another number of records; under replace n is public "
                 "and must be exact: correct it, or use add_remove"
             )
-            raise SourceError(msg)
-    if total.n_records > MAX_PRIVATE_RECORDS:
-        msg = f"more than {MAX_PRIVATE_RECORDS} records: beyond what the integer sums are proven for"
-        raise SourceError(msg)
-    return [_release_one(value, total.n_records, request, noise) for value, request in zip(total.sums, requests, strict=True)]
+    if n_records > MAX_PRIVATE_RECORDS:
+        return f"more than {MAX_PRIVATE_RECORDS} records: beyond what the integer sums are proven for"
+    return ""
 
 
 def _release_one(value: int, n_records: int, request: Request, noise: Noise) -> Release:

@@ -12,16 +12,15 @@ import hashlib
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from dp_dask.core.privacy import Neighbours, exact_epsilon
+from dp_dask.core.privacy import EXACT, Neighbours, exact_epsilon
 from dp_dask.core.release import INSECURE, Release, Request
 from dp_dask.errors import BudgetError, ConfigError, LedgerError
 from dp_dask.gate import journal
@@ -30,6 +29,7 @@ from dp_dask.gate.journal import Balance
 __all__ = ["Balance", "Ledger"]
 
 SCHEMA_VERSION = 1
+MAKING = 7042117  # any number: PostgreSQL's name for the lock of those who make a ledger
 INIT = "dp-dask ledger init FILE --epsilon E"
 release_json = TypeAdapter(Release)
 request_json = TypeAdapter(Request)
@@ -40,7 +40,8 @@ class Ledger:
 
     def __init__(self, url: str) -> None:
         self._engine = _engine(url)
-        self._name = self._engine.url.render_as_string(hide_password=True)
+        # Without its query: that may hold a password too.
+        self._name = self._engine.url.set(query={}).render_as_string(hide_password=True)
 
     def exists(self) -> bool:
         """Tell whether the ledger has been made; makes nothing."""
@@ -59,9 +60,7 @@ class Ledger:
         url = self._engine.url
         if url.get_backend_name() == "sqlite" and url.database:
             _make_private_file(Path(url.database), self._name)
-        with self._errors():
-            journal.metadata.create_all(self._engine)
-        with self._transaction() as connection:
+        with self._transaction(make=True) as connection:
             if connection.execute(sa.select(journal.about.c.salt)).first() is None:
                 connection.execute(journal.about.insert().values(schema_version=SCHEMA_VERSION, salt=secrets.token_hex(16)))
             balance = journal.balance(connection, dataset)
@@ -69,9 +68,11 @@ class Ledger:
                 new = Balance(dataset, neighbours, granted=epsilon, spent=Decimal(0))
                 journal.append(connection, new, "open", epsilon, who=who, why=why)
                 return new
-        if balance.neighbours is not neighbours or balance.granted != epsilon:
+            of_opening = (journal.entries.c.dataset == dataset) & (journal.entries.c.kind == "open")
+            opened = Decimal(connection.execute(sa.select(journal.entries.c.epsilon).where(of_opening)).scalar_one())
+        if balance.neighbours is not neighbours or opened != epsilon:
             msg = (
-                f"data set {dataset!r} is open already with epsilon {balance.granted} under {balance.neighbours}, "
+                f"data set {dataset!r} is open already with epsilon {opened} under {balance.neighbours}, "
                 f"not {epsilon} under {neighbours}; add budget with: dp-dask ledger grant"
             )
             raise LedgerError(msg)
@@ -83,7 +84,7 @@ class Ledger:
         self._require()
         with self._transaction() as connection:
             old = _known(connection, dataset)
-            new = replace(old, granted=old.granted + epsilon)
+            new = old.with_granted(epsilon)
             journal.append(connection, new, "grant", epsilon, who=who, why=why)
         return new
 
@@ -105,10 +106,10 @@ class Ledger:
             return [_known(connection, name) for name in names]
 
     def digest(self, request: Request, version: str) -> str:
-        """Identify a request on a data version; salted, so that nobody can try out file sizes against it."""
+        """Identify a request on a data version; salted, so that it tells nothing of file sizes without the ledger."""
         with self._errors(), self._engine.connect() as connection:
             salt = connection.execute(sa.select(journal.about.c.salt)).scalar_one()
-        content = request_json.dump_json(request) + b"\n" + version.encode()
+        content = request_json.dump_json(request) + b"\n" + version.encode("utf-8", "surrogateescape")
         return hashlib.sha256(salt.encode() + b"\n" + content).hexdigest()
 
     def find(self, digest: str) -> Release | None:
@@ -131,6 +132,9 @@ class Ledger:
         if any(release.sampler == INSECURE for _, release in charges):
             msg = "a release with seeded noise protects nobody and is never written to a ledger"
             raise LedgerError(msg)
+        if not all(release.privacy_loss <= release.request.epsilon for _, release in charges):
+            msg = "a release loses more privacy than its request pays for; nothing was charged"
+            raise LedgerError(msg)
         with self._transaction() as connection:
             shown: dict[str, Release] = {}
             new: dict[str, Release] = {}
@@ -139,13 +143,12 @@ class Ledger:
                 if found is None:
                     found = new.setdefault(digest, release)
                 shown[digest] = found
+            _check_charges(connection, [release.request for release in new.values()])
             for digest, release in new.items():
                 request = release.request
-                old = _known(connection, request.dataset)
-                _check_charge(old, request.neighbours, request.epsilon)
                 journal.append(
                     connection,
-                    replace(old, spent=old.spent + request.epsilon),
+                    _known(connection, request.dataset).with_spent(request.epsilon),
                     "charge",
                     request.epsilon,
                     who=who,
@@ -162,7 +165,7 @@ class Ledger:
             rows = connection.execute(journal.entries.select().order_by(journal.entries.c.seq)).mappings().all()
         fault = journal.first_fault(map(dict, rows))
         if fault is not None:
-            msg = f"{self._name}: entry {fault} was edited, removed or moved; restore a backup before any further release"
+            msg = f"{self._name}: entry {fault} was edited, removed or moved; {journal.MEND}"
             raise LedgerError(msg)
         return len(rows)
 
@@ -182,8 +185,8 @@ class Ledger:
         try:
             yield
         except sa.exc.OperationalError as error:
-            text = str(error.orig).lower()
-            is_busy = "locked" in text or "lock timeout" in text
+            # PostgreSQL's texts are in the server's language, its codes are not.
+            is_busy = "locked" in str(error.orig) or getattr(error.orig, "sqlstate", "") == "55P03"
             kind = (
                 "locked by another run; wait for it to end, or look for one that hangs"
                 if is_busy
@@ -192,17 +195,24 @@ class Ledger:
         except sa.exc.SQLAlchemyError as error:
             kind = f"not a ledger that this version can use ({type(error).__name__})"
         if kind:
-            msg = f"{self._name}: {kind}; nothing was charged"
-            raise LedgerError(msg)
+            failure = LedgerError(f"{self._name}: {kind}; nothing is shown, and the next run pays nothing twice")
+            try:
+                raise failure
+            finally:
+                failure.__context__ = None  # the database's error quotes noisy values that were not charged (rule 3)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
-        """Hold the whole journal: one writer at a time, all or nothing."""
+    def _transaction(self, *, make: bool = False) -> Iterator[sa.Connection]:
+        """Hold the whole journal: one writer at a time, all or nothing; ``make`` its tables first where there are none."""
         with self._errors(), self._engine.connect() as connection:
-            if connection.dialect.name == "sqlite":
+            is_sqlite = connection.dialect.name == "sqlite"
+            if is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            else:
-                connection.exec_driver_sql("SET LOCAL lock_timeout = '10s'")
+            elif make:  # there is no table to lock yet
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MAKING})")
+            if make:
+                journal.metadata.create_all(connection)
+            if not is_sqlite:
                 connection.exec_driver_sql(f"LOCK TABLE {journal.entries.name} IN SHARE ROW EXCLUSIVE MODE")
             yield connection
             connection.commit()
@@ -211,10 +221,11 @@ class Ledger:
 def _engine(url: str) -> sa.Engine:
     kind = ""
     try:
-        engine = sa.create_engine(url)
+        # A pooled connection would be dead when an hour of reading is over.
+        engine = sa.create_engine(_patient(sa.make_url(url)), poolclass=sa.NullPool)
         if engine.dialect.name not in ("sqlite", "postgresql"):
             kind = f"is for {engine.dialect.name}"
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError, TypeError):
         kind = "is not a database URL"
     except (sa.exc.NoSuchModuleError, ModuleNotFoundError):
         kind = "needs a driver that is not installed (for PostgreSQL: pip install 'dp-dask[postgresql]')"
@@ -228,6 +239,14 @@ def _engine(url: str) -> sa.Engine:
             connection.isolation_level = None
 
     return engine
+
+
+def _patient(url: sa.URL) -> sa.URL:
+    """Wait ten seconds for a server or a lock where the URL does not say how long."""
+    if url.get_backend_name() != "postgresql":
+        return url
+    defaults = {"connect_timeout": "10", "options": "-c lock_timeout=10s"}
+    return url.update_query_dict({key: value for key, value in defaults.items() if key not in url.query})
 
 
 def _make_private_file(path: Path, name: str) -> None:
@@ -264,6 +283,22 @@ def _check_charge(balance: Balance, neighbours: Neighbours, epsilon: Decimal) ->
         raise BudgetError(msg)
 
 
+def _check_charges(connection: sa.Connection, requests: Sequence[Request]) -> None:
+    """Raise BudgetError unless every data set's budget covers all that is asked of it."""
+    totals: dict[tuple[str, Neighbours], Decimal] = {}
+    for request in requests:
+        key = (request.dataset, request.neighbours)
+        totals[key] = EXACT.add(totals.get(key, Decimal(0)), request.epsilon)
+    for (dataset, neighbours), epsilon in totals.items():
+        _check_charge(_known(connection, dataset), neighbours, epsilon)
+
+
 def _find(connection: sa.Connection, digest: str) -> Release | None:
-    stored = connection.execute(sa.select(journal.entries.c.release).where(journal.entries.c.request == digest)).scalar()
-    return None if stored is None else release_json.validate_json(stored)
+    row = connection.execute(journal.entries.select().where(journal.entries.c.request == digest)).mappings().first()
+    if row is None:
+        return None
+    journal.check_digest(row)
+    with suppress(ValidationError):
+        return release_json.validate_json(row["release"])
+    msg = f"the release of entry {row['seq']} is not of this version of dp_dask"
+    raise LedgerError(msg)

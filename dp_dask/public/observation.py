@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from dp_dask.core.bounds import Outside
 from dp_dask.core.release import Release
 from dp_dask.core.statistic import BoundedSum
+from dp_dask.errors import InferenceError
 from dp_dask.models import Model
 
 __all__ = ["Moments", "Observation", "observe"]
 
 Floats = NDArray[np.float64]
+MOST_CELLS = 2**20
 
 
 class Moments(NamedTuple):
@@ -122,8 +124,12 @@ class Observation:
 
 
 def observe(release: Release, model: Model, expected_n: float | None = None) -> Observation:
-    """See a release through a model."""
+    """See a release through a model; raises InferenceError for a grid that no engine could hold."""
     request = release.request
+    grid = request.statistic.grid
+    if grid.high - grid.low > MOST_CELLS or (request.n is None and request.statistic.count_weight < 1):
+        msg = f"the release's grid has more than {MOST_CELLS} cells, or its count no weight: it was not written by dp_dask"
+        raise InferenceError(msg)
     return Observation(
         model=model,
         statistic=request.statistic,

@@ -57,6 +57,11 @@ def test_a_grant_adds_to_the_budget_and_leaves_what_is_spent(ledger):
     assert ledger.verify() == 3
 
 
+def test_opening_again_after_a_grant_still_changes_nothing(ledger):
+    granted = ledger.grant("people", Decimal("0.25"), who="steward", why="more")
+    assert ledger.open_dataset("people", REPLACE, Decimal(1), who="steward", why="again") == granted
+
+
 @pytest.mark.parametrize("epsilon", ["0", "-1", "NaN", "Infinity", "1e-13", "1000000.1"])
 def test_no_budget_can_be_opened_or_granted_that_is_not_a_positive_exact_decimal(ledger, url, epsilon):
     before = rows(url)

@@ -63,8 +63,8 @@ class Csv:
         return listing.pack(listing.list_files(self.path), can_cut=False)
 
     def version(self) -> str:
-        """Names, sizes and times of change of the files."""
-        return listing.version(listing.list_files(self.path))
+        """Names, sizes and times of change of the files, and how they are read."""
+        return f"{self.delimiter!r} {self.quotes} {sorted(self.nulls)!r}\n" + listing.version(listing.list_files(self.path))
 
     def check(self, columns: list[str]) -> None:
         """Look the columns up in the declared types and in the header of the first file."""
