@@ -134,7 +134,7 @@ def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> Floats:
         law = fft.irfft(_of_sum(observation, fft.rfft(around)), length)
         density[start : start + step] = np.maximum(law, 0) @ weights
     largest = np.abs(_of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
-    return _check_digits(density, 0.1 * ROUNDING * weights.sum() * largest / length)
+    return _check_digits(density, ROUNDING * math.sqrt(weights @ weights) * largest)
 
 
 def _invert(observation: Observation, cells: Floats, pmf: Floats, ranges: Ranges, period: int) -> Floats:
