@@ -17,6 +17,7 @@ from dp_dask.errors import Problem
 __all__ = ["Faults", "build", "check_keys", "leaf"]
 
 T = TypeVar("T")
+LARGEST_EXPONENT = 300
 NUMBERS = (int, float, Decimal, int | None, float | None)
 
 
@@ -54,15 +55,23 @@ def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     if isinstance(value, bool | str) and kind in NUMBERS:
         faults.add(path, f"is {show(value)}; give a number such as 10, 0.5 or 1e-3")
         return None
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
+        faults.add(path, f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude")
+        return None
     try:
         result = TypeAdapter(kind).validate_python(value)
+        if isinstance(result, Path):
+            result = Path(os.path.normpath(faults.folder / result.expanduser()))
+    except RuntimeError:
+        faults.add(path, f"is {show(value)}; the home folder that it begins with is not known")
+        return None
     except ValidationError as error:
         for fault in error.errors():
             where = ".".join([path, *map(str, fault["loc"])])
             wanted = fault["msg"].replace("Input should", "it should").removeprefix("Value error, ")
             faults.add(where, f"is {show(fault['input'])}; {wanted}")
         return None
-    return Path(os.path.normpath(faults.folder / result.expanduser())) if isinstance(result, Path) else result
+    return result
 
 
 def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:

@@ -36,6 +36,10 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except OSError as error:
+        told = "a release that was committed is found again, free, by the next run"
+        click.echo(f"error: {error.strerror}: {error.filename}; {told}", err=True)
+        sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; what was not committed by then is not charged", err=True)
         sys.exit(130)
@@ -101,7 +105,7 @@ def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) 
 @click.option("--prior", help="Another prior, as {alpha: 2, beta: 3}; for the one named by --measurement, or the only one.")
 @click.option("--measurement", help="Infer this measurement only.")
 @click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth or gibbs.")
-@click.option("--draws", default=4000, show_default=True, type=click.IntRange(1, 10**7))
+@click.option("--draws", default=4000, show_default=True, type=click.IntRange(100, 10**7))
 @click.option("--output", type=click.Path(path_type=Path), help="Write posterior.nc and report.html into this folder.")
 @JSON
 def infer(
@@ -109,8 +113,8 @@ def infer(
 ) -> None:
     """Make a posterior from a public RELEASE.json: no records, no budget, any prior."""
     from dp_dask import show  # noqa: PLC0415
-    from dp_dask.output import summaries_of, write_posterior  # noqa: PLC0415
-    from dp_dask.pipeline import infer_from, select  # noqa: PLC0415
+    from dp_dask.output import summaries_of, write_inference  # noqa: PLC0415
+    from dp_dask.pipeline import check_output, infer_from, select  # noqa: PLC0415
     from dp_dask.public.publication import read  # noqa: PLC0415
     from dp_dask.strict_yaml import parse  # noqa: PLC0415
 
@@ -125,14 +129,16 @@ def infer(
     if output is None:
         summaries = summaries_of(posteriors)
     else:
-        output.mkdir(parents=True, exist_ok=True)
-        summaries = write_posterior(publication, posteriors, None, output)
+        check_output(output)
+        if (output / "run.json").exists():
+            raise ConfigError.of("--output", f"{output} holds a run; choose another folder")
+        summaries = write_inference(publication, posteriors, output)
     show.posteriors(summaries, as_json=as_json)
 
 
 @cli.command()
 @FILE
-@click.option("--replicates", default=500, show_default=True, type=click.IntRange(20, 10**6))
+@click.option("--replicates", default=500, show_default=True, type=click.IntRange(20, 20_000))
 @click.option("--seed", default=1, show_default=True, help="Equal seeds give equal results on any cluster.")
 @click.option("--cluster", help="The kind of cluster, in place of the file's.")
 @JSON

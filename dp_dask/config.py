@@ -13,15 +13,16 @@ from dp_dask import strict_yaml
 from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.clusters import Cluster
 from dp_dask.core import plugins
+from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import ConfigError
-from dp_dask.measurement import NAME, Measurement, Privacy, is_name, make_measurements
+from dp_dask.measurement import Measurement, Privacy, make_measurements
 from dp_dask.private.sources import Source
 
-__all__ = ["CLUSTERS", "ENGINES", "SOURCES", "Inference", "Pipeline", "load"]
+__all__ = ["CLUSTERS", "ENGINES", "FEWEST_DRAWS", "MOST_DRAWS", "SOURCES", "Inference", "Pipeline", "load"]
 
 SOURCES, ENGINES, CLUSTERS = "dp_dask.private.sources", "dp_dask.public.engines", "dp_dask.clusters"
-MOST_DRAWS = 10**7
+FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,8 @@ class Pipeline:
 
     @property
     def epsilon(self) -> Decimal:
-        """The cost of all measurements together."""
-        return sum((m.request.epsilon for m in self.measurements), Decimal(0))
+        """The cost of all measurements together, equal requests counted once."""
+        return sum((request.epsilon for request in {m.request for m in self.measurements}), Decimal(0))
 
     @property
     def columns(self) -> list[str]:
@@ -60,8 +61,8 @@ class Inference:
     engine: str = "auto"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.draws <= MOST_DRAWS:
-            msg = f"draws is {self.draws}; give a number from 1 to {MOST_DRAWS}"
+        if not FEWEST_DRAWS <= self.draws <= MOST_DRAWS:
+            msg = f"draws is {self.draws}; give a number from {FEWEST_DRAWS} to {MOST_DRAWS}"
             raise ValueError(msg)
         known = ["auto", *plugins.names(ENGINES)]
         if self.engine not in known:

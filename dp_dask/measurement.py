@@ -10,17 +10,17 @@ from typing import Any
 from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside
-from dp_dask.core.grid import MAX_PRIVATE_RECORDS, choose_grid
+from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, choose_grid
+from dp_dask.core.names import NAME, is_name
 from dp_dask.core.priors import Prior
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.release import Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.models import Model
 
-__all__ = ["NAME", "Measurement", "Privacy", "is_name", "make_measurements", "make_model", "make_prior"]
+__all__ = ["Measurement", "Privacy", "make_measurements", "make_model", "make_prior"]
 
 MODELS = "dp_dask.models"
-NAME = "letters, digits, '.', '_' and '-'"
 RESERVED = ("model", "column", "bounds", "outside", "epsilon", "prior")
 
 
@@ -115,6 +115,9 @@ def _statistic(
     expected = None if privacy.expected_records is None else round(privacy.expected_records)
     n = privacy.n if privacy.neighbours is Neighbours.REPLACE else expected
     grid = choose_grid(bounds, outside=outside, neighbours=privacy.neighbours, is_integer=is_integer, epsilon=epsilon, n=n)
+    if grid.high - grid.low > MOST_CELLS:
+        msg = "truncate with bounds so far from zero for their width: the sensitivity is the distance to zero; use outside: clamp"
+        raise ValueError(msg)
     grid.check_headroom(MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1))
     # Half the largest contribution: within 10 % of the best share for the count (research/inference_engines.md 6).
     weight = 0 if privacy.neighbours is Neighbours.REPLACE else max(1, round(grid.largest / 2))
@@ -167,8 +170,3 @@ def _bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:
         faults.add(path, f"[{bounds.lower:g}, {bounds.upper:g}]: records of this model are whole numbers; give whole bounds")
         return None
     return bounds
-
-
-def is_name(text: str) -> bool:
-    """Tell whether a name is safe in a file name, a variable name and a log."""
-    return bool(text) and all(c.isascii() and (c.isalnum() or c in "._-") for c in text)

@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from dp_dask.config import FEWEST_DRAWS, MOST_DRAWS
 from dp_dask.errors import ConfigError
 from dp_dask.pipeline import Run, infer_from
 from dp_dask.public import publication as files
@@ -17,7 +18,7 @@ from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
 from dp_dask.public.publication import Publication
 from dp_dask.public.report import Spending, render
 
-__all__ = ["run_folder", "run_json", "summaries_of", "write_posterior", "write_report_again", "write_run"]
+__all__ = ["run_folder", "run_json", "summaries_of", "write_inference", "write_posterior", "write_report_again", "write_run"]
 
 
 def run_folder(run: Run, folder: Path) -> Path:
@@ -43,6 +44,12 @@ def write_run(run: Run, folder: Path) -> tuple[Path, list[Summary]]:
     text = json.dumps(run_json(run, summaries, spending), indent=2, allow_nan=False) + "\n"
     _replace(target / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
     return target, summaries
+
+
+def write_inference(publication: Publication, posteriors: Sequence[Posterior], folder: Path) -> list[Summary]:
+    """Write release.json, posterior.nc and report.html of an inference from a public release; return the summaries."""
+    _replace(folder / "release.json", lambda path: files.write(publication, path))
+    return write_posterior(publication, posteriors, None, folder)
 
 
 def write_posterior(
@@ -72,7 +79,9 @@ def write_report_again(folder: Path) -> Path:
         told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         spending = Spending(**{key: Decimal(told[key]) for key in ("charged", "spent", "granted")})
         n_draws, engine = int(told["draws"]), str(told["engine"])
-    except (OSError, ValueError, KeyError, TypeError, InvalidOperation):
+        if not FEWEST_DRAWS <= n_draws <= MOST_DRAWS:
+            problem = "asks for a number of draws that is not allowed"
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, InvalidOperation):
         problem = "is missing or not the run.json of a run"
     if problem:
         raise ConfigError.of(str(folder / "run.json"), problem)

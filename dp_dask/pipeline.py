@@ -137,9 +137,8 @@ def infer_from(
         prior = make_prior(model, given, f"prior of {name}", faults) if model is not None else None
         if model is None or prior is None:
             continue
-        observation = observe(published.release, model, published.expected_records)
-        rng = np.random.default_rng(seed(published.release))
-        inference = _infer_one(name, rng, observation, prior, n_draws, engine)
+        rng = np.random.default_rng(seed(published.release, name))
+        inference = _infer_one(name, rng, published, model, prior, n_draws, engine)
         posteriors.append(
             Posterior(
                 measurement=name,
@@ -155,8 +154,11 @@ def infer_from(
     return tuple(posteriors)
 
 
-def _infer_one(name: str, rng: np.random.Generator, observation: Observation, prior: Any, n_draws: int, engine: str) -> Inference:
+def _infer_one(
+    name: str, rng: np.random.Generator, published: Published, model: Any, prior: Any, n_draws: int, engine: str
+) -> Inference:
     try:
+        observation = observe(published.release, model, published.expected_records)
         return infer(rng, observation, prior, n_draws, engine)
     except InferenceError as error:
         msg = f"{name}: {error}"
@@ -178,6 +180,8 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
 
     The same entropy gives the same ranks on any cluster: a batch's number is its seed. Reads no record, charges nothing.
     """
+    if pipeline.n is None and pipeline.expected_n is None:
+        raise ConfigError.of("privacy.expected_records", "is missing; to simulate a private n takes a public guess of it")
     likes = {m.name: pseudo_observation(m, pipeline.expected_n) for m in pipeline.measurements}
     batch = max(1, min(25, replicates // 16))
     sizes = [min(batch, replicates - start) for start in range(0, replicates, batch)]

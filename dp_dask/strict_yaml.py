@@ -67,6 +67,6 @@ def parse(text: str, name: str) -> Any:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = f"{place}{error.problem or error.context}"
-    except yaml.YAMLError:
-        problem = "holds characters that YAML does not allow"
+    except (yaml.YAMLError, ValueError, ArithmeticError, TypeError, RecursionError):
+        problem = "holds characters, tags or nesting that a pipeline file has no use for"
     raise ConfigError.of(name, problem)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.privacy import Neighbours
 
-__all__ = ["MAX_PRIVATE_RECORDS", "Grid", "choose_grid"]
+__all__ = ["MAX_PRIVATE_RECORDS", "MOST_CELLS", "Grid", "choose_grid"]
 
 MAX_PRIVATE_RECORDS = 2**40  # where n is private, the headroom is proven for this many records
 MAX_SUM = 2**61  # the noise keeps clear of int64's end by the other factor of four
 SMALLEST_UNIT, LARGEST_UNIT = 2.0**-900, 2.0**900
 MAX_INDEX = 2**50  # an index and its products with a block of rows stay exact in float64
 MIN_CELLS, MAX_CELLS = 2**8, 2**12
+MOST_CELLS = 2**16  # between 0 and the bounds: what inference can tabulate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ class Neighbours(StrEnum):
     def in_words(self) -> str:
         """Say which change of the data set epsilon limits."""
         if self is Neighbours.REPLACE:
-            return "one record's values replaced by any others"
-        return "one record added or removed"
+            return "any one record's values replaced by any others"
+        return "any one record added or left out"
 
 
 def exact_epsilon(value: Decimal) -> Decimal:

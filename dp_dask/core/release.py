@@ -32,6 +32,9 @@ class Request:
         if (self.n is None) is (self.neighbours is Neighbours.REPLACE):
             msg = "n is public and given under replace, private and left out under add_remove"
             raise ValueError(msg)
+        if self.n is not None and self.n < 0:
+            msg = f"n is {self.n}; it must not be negative"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,10 @@ class Release:
             raise ValueError(msg)
         if not (math.isfinite(self.scale) and self.scale > 0 and self.sensitivity > 0):
             msg = "scale and sensitivity must be above 0"
+            raise ValueError(msg)
+        promised = self.request.statistic.sensitivity(self.request.neighbours)
+        if self.sensitivity != promised or self.scale * float(self.request.epsilon) < self.sensitivity * (1 - 1e-9):
+            msg = "scale or sensitivity is less than the request's epsilon needs"
             raise ValueError(msg)
         if (self.noisy_count is None) is (self.request.n is None):
             msg = "noisy_count is given where n is private, and nowhere else"

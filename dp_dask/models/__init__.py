@@ -1,7 +1,7 @@
 """Models: one exponential family a file; a file's name is its name in the pipeline file.
 
 A model says how one record is distributed given its parameter theta, and nothing about privacy: bounds, grid
-and noise are laid over it by ``public.likelihood``. To add a model is to add a file whose ``plugin`` is a
+and noise are laid over it by ``public.observation``. To add a model is to add a file whose ``plugin`` is a
 frozen dataclass with the members of ``Model``; its fields are the model's known parameters. The law tests
 find it by themselves.
 """

@@ -17,6 +17,7 @@ from dp_dask.models import PartialMoments
 __all__ = ["plugin"]
 
 Floats = NDArray[np.float64]
+LARGEST = 1 - 2.0**-53
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,11 @@ class Geometric:
 
     def cdf(self, x: Floats | float, theta: Floats) -> Floats:
         """1 - (1 - p)^(floor(x) + 1)."""
-        return -np.expm1(np.maximum(np.floor(x) + 1, 0) * np.log1p(-theta))
+        return -np.expm1(np.maximum(np.floor(x) + 1, 0) * _log_q(theta))
 
     def sf(self, x: Floats | float, theta: Floats) -> Floats:
         """(1 - p)^(floor(x) + 1)."""
-        return np.exp(np.maximum(np.floor(x) + 1, 0) * np.log1p(-theta))
+        return np.exp(np.maximum(np.floor(x) + 1, 0) * _log_q(theta))
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
         """Memoryless, with factorial moments E[(y)_k; y <= R] = k! (q / p)^k I_p(k + 1, R - k + 1), I incomplete beta."""
@@ -50,7 +51,7 @@ class Geometric:
             return special.betainc(k + 1, r - k + 1, theta) if math.isfinite(r) else 1.0
 
         odds = (1 - theta) / theta
-        start = np.exp(a * np.log1p(-theta))
+        start = np.exp(a * _log_q(theta))
         first = start * odds * inside(1)
         second = 2 * start * odds * odds * inside(2) + first
         return PartialMoments(start * inside(0), first, second).shifted(a - about)
@@ -65,7 +66,12 @@ class Geometric:
 
     def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
         """n independent counts, by inversion so that no small p overflows an integer."""
-        return np.floor(-rng.standard_exponential(n) / np.log1p(-theta))
+        return np.floor(-rng.standard_exponential(n) / _log_q(theta))
+
+
+def _log_q(theta: Any) -> Any:
+    """Return log(1 - p); a p that float64 rounds to 1 counts as the number before it."""
+    return np.log1p(-np.minimum(theta, LARGEST))
 
 
 plugin = Geometric

@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 LogLikelihood = Callable[[Floats], Floats]  # theta [k] -> log p(y | theta) [k], up to a constant
 CUT = 18.0  # nats below the best cell at which one is dropped: 1.5e-8 of its density
 FALLEN = 14.0  # nats by which the posterior must have fallen at every open end
+HEAVIEST, WIDEST = 0.02, 1e-4  # of the posterior in one cell; of its variance by one cell's width
 COARSE, FINE = 64, 256
 RESOLVED = 0.15  # half a cell moves the mean of y by at most this many of its standard deviations
 MOST_CELLS = 4096
@@ -137,26 +138,63 @@ def find_cells(prior: Prior, guide: Guide) -> Cells:
 
 
 def tabulate(prior: Prior, likelihood: LogLikelihood, cells: Cells) -> GridPosterior:
-    """Tabulate the posterior on at least 256 cells, after widening or narrowing the set to where it really lies."""
+    """Tabulate the posterior on at least 256 cells, after widening or narrowing the set to where it really lies.
+
+    Raises InferenceError where it lies beyond the prior's extreme quantiles: the prior has fallen far there by itself, so
+    that a posterior which has not contradicts it.
+    """
     start, end = prior.coordinate_range()
     cells = _refine(cells)
-    for _ in range(30):
+    for _ in range(60):
         density = prior.log_density(cells.middle) + likelihood(prior.parameter(cells.middle))
         density += np.log(cells.right - cells.left)
         top = density.max()
         if not np.isfinite(top):
             msg = "the likelihood of this release is not finite under the prior; look at the bounds, n and the prior"
             raise InferenceError(msg)
+        weights = np.exp(density - top)
+        weights /= weights.sum()
         wider = _extend(cells, density >= top - FALLEN, start, end)
+        held = cells.keep(density >= top - CUT)
         if len(wider) > len(cells):
             cells = wider
-            continue
-        held = cells.keep(density >= top - CUT)
-        if len(held) >= FINE // 2 or len(held) == len(cells):
-            break
-        cells = _refine(held)
-    weights = np.exp(density - top)
-    return GridPosterior(prior, cells, weights / weights.sum())
+        elif len(held) < FINE // 2 and len(held) < len(cells):
+            cells = _refine(held)
+        elif (is_heavy := _is_heavy(prior, cells, weights)).any():
+            cells = _split(cells, is_heavy)
+        else:
+            _check_ends(prior, cells, density >= top - FALLEN)
+            return GridPosterior(prior, cells, weights)
+    msg = "the posterior did not settle on a grid; look at the bounds, n and the prior"
+    raise InferenceError(msg)
+
+
+def _check_ends(prior: Prior, cells: Cells, is_high: NDArray[np.bool_]) -> None:
+    """Raise InferenceError where the posterior is still high at an end where the prior itself has fallen."""
+    start, end = prior.coordinate_range()
+    slack = 1e-9 * (end - start)
+    of_prior = prior.log_density(np.linspace(start, end, FINE))
+    has_fallen = of_prior < of_prior.max() - FALLEN
+    at_start = cells.left[0] - start < slack and is_high[0] and has_fallen[0]
+    at_end = end - cells.right[-1] < slack and is_high[-1] and has_fallen[-1]
+    if at_start or at_end:
+        msg = "the release contradicts the prior: the posterior lies beyond its extreme quantiles; infer with a wider prior"
+        raise InferenceError(msg)
+
+
+def _is_heavy(prior: Prior, cells: Cells, weights: Floats) -> NDArray[np.bool_]:
+    """Mark the cells that hold too much of the posterior, or whose width adds too much to its variance."""
+    posterior = GridPosterior(prior, cells, weights)
+    width = prior.parameter(cells.right) - prior.parameter(cells.left)
+    return (weights > HEAVIEST) | (weights * width**2 > WIDEST * posterior.sd**2)
+
+
+def _split(cells: Cells, is_heavy: NDArray[np.bool_]) -> Cells:
+    """Cut each marked cell into four."""
+    fine = Cells(cells.left[is_heavy], cells.right[is_heavy]).split(4)
+    left = np.concatenate([cells.left[~is_heavy], fine.left])
+    order = np.argsort(left)
+    return Cells(left[order], np.concatenate([cells.right[~is_heavy], fine.right])[order])
 
 
 def _refine(cells: Cells) -> Cells:

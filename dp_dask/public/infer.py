@@ -14,7 +14,7 @@ __all__ = ["AUTO", "infer"]
 
 AUTO = "auto"
 AFFORDABLE = 1e8  # multiplications, about a second: up to there the exact engine is always taken
-ALWAYS_EXACT = 30  # records: below, the correction's own error estimate is not reliable
+ALWAYS_EXACT = 30  # records: below, the correction's error estimate may be 4 times too small
 LARGEST_ERROR = 0.02  # total variation
 
 
@@ -31,12 +31,12 @@ def _auto(rng: np.random.Generator, observation: Observation, prior: Prior, n_dr
     cells = find_cells(prior, guide(observation))
     theta = prior.parameter(cells.middle)
     price = lattice.cost(observation, theta) * max(FINE / len(cells), 1)
-    is_few = observation.n is not None and observation.n < ALWAYS_EXACT
-    if price <= AFFORDABLE or is_few:
+    is_few = observation.n_guess < ALWAYS_EXACT
+    if price <= AFFORDABLE or (is_few and observation.n is not None):
         reason = f"exact, {price:.0e} operations"
     else:
         posterior, error = edgeworth.tabulated(observation, prior, cells)
-        if error <= LARGEST_ERROR:
+        if error <= (LARGEST_ERROR / 4 if is_few else LARGEST_ERROR):
             reason = f"lattice would take {price:.0e} operations; the correction moves at most {error:.4f} of probability"
             return independent(rng, posterior, n_draws, engine="edgeworth", reason=reason, error=error)
         reason = f"exact, because edgeworth's error estimate {error:.3f} is above {LARGEST_ERROR}"

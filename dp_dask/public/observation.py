@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
+from dp_dask.core.grid import MOST_CELLS
 from dp_dask.core.release import Release
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.errors import InferenceError
@@ -17,7 +18,6 @@ from dp_dask.models import Model
 __all__ = ["Moments", "Observation", "observe"]
 
 Floats = NDArray[np.float64]
-MOST_CELLS = 2**20
 
 
 class Moments(NamedTuple):

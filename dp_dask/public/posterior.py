@@ -56,9 +56,9 @@ class Summary:
     error: float | None
 
 
-def seed(release: Release) -> np.random.SeedSequence:
-    """Return the seed of a release's inference: its own public, random id, so that a repeat gives the same draws."""
-    return np.random.SeedSequence(int(release.id, 16))
+def seed(release: Release, measurement: str) -> np.random.SeedSequence:
+    """Return the seed of an inference, so that it can be repeated: the release's public, random id and the measurement's name."""
+    return np.random.SeedSequence([int(release.id, 16), *measurement.encode()])
 
 
 def summarise(posterior: Posterior) -> Summary:
@@ -95,7 +95,9 @@ def datatree(posteriors: Sequence[Posterior]) -> Any:
 
     shape = posteriors[0].inference.draws.shape
     prior = {
-        p.variable: p.prior.rvs(np.random.default_rng(seed(p.release).spawn(1)[0]), shape[0] * shape[1]).reshape(shape)
+        p.variable: p.prior.rvs(np.random.default_rng(seed(p.release, p.measurement).spawn(1)[0]), shape[0] * shape[1]).reshape(
+            shape
+        )
         for p in posteriors
     }
     observed = {p.measurement: np.array(float(p.release.noisy_sum)) for p in posteriors}

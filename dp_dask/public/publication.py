@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from dp_dask.core.names import NAME, is_name
 from dp_dask.core.release import Release
 from dp_dask.errors import ConfigError
 
@@ -46,7 +47,10 @@ def write(publication: Publication, path: Path) -> None:
 def read(path: Path) -> Publication:
     """Read and validate the file; raises ConfigError."""
     try:
-        return _json.validate_json(path.read_bytes())
+        publication = _json.validate_json(path.read_bytes())
+        if publication.measurements and all(is_name(name) for name in publication.measurements):
+            return publication
+        problem = f"holds no measurement, or one whose name is not of {NAME}"
     except OSError as error:
         problem = f"cannot be read ({error.strerror}); give the release.json of a run"
     except ValidationError as error:

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from dp_dask.core.priors import Prior
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.release import INSECURE
 from dp_dask.public.posterior import INTERVAL, Posterior, Summary
 from dp_dask.public.publication import Publication
 
 __all__ = ["Spending", "render"]
 
 BINS = 60
+LARGEST_EXPONENT = 20  # above, the factor says nothing that its exponent does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,8 @@ def render(
         n=requests[0].n,
         is_replace=requests[0].neighbours is Neighbours.REPLACE,
         epsilon=total,
-        odds=math.exp(min(float(total), 700)),
+        odds=math.exp(total) if total < LARGEST_EXPONENT else None,
+        is_insecure=any(p.release.sampler == INSECURE for p in posteriors),
         interval=round(100 * INTERVAL),
         spending=spending,
     )
@@ -77,12 +80,14 @@ def figures(value: float) -> str:
 
 def picture(posterior: Posterior) -> str:
     """Draw prior and posterior densities as inline SVG."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  (half a second of imports)
+    import matplotlib as mpl  # noqa: PLC0415  (half a second of imports)
+    from matplotlib.figure import Figure  # noqa: PLC0415
 
     draws = posterior.inference.draws.ravel()
     low, high = np.quantile(draws, [0.001, 0.999])
     margin = 0.5 * (high - low)
     heights, edges = np.histogram(draws, bins=BINS, range=(float(low - margin / 3), float(high + margin / 3)), density=True)
+    mpl.rcParams["svg.hashsalt"] = posterior.variable + posterior.release.id  # ids unlike those of the next picture
     figure = Figure(figsize=(6, 2.6), layout="constrained")
     axes = figure.subplots()
     axes.stairs(heights, edges, fill=True, color="#2b6ca3", alpha=0.75, label="posterior")

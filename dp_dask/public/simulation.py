@@ -58,8 +58,11 @@ def simulate(rng: np.random.Generator, like: Observation, theta: float) -> Pseud
     else:
         cells, pmf = like.pmf(np.array([theta]))
         exact = int(rng.multinomial(n, pmf[0] / pmf[0].sum()) @ cells.astype(np.int64))
-        _, first, second = like.model.partial_moments(np.array([theta]), -math.inf, math.inf, 0.0)
-        total = float(rng.normal(n * first[0], math.sqrt(n * (second[0] - first[0] ** 2))))
+        everything = (np.array([theta]), -math.inf, math.inf)
+        mean = like.model.partial_moments(*everything, 0.0).first[0]
+        variance = like.model.partial_moments(*everything, float(mean)).second[0]
+        low, high = like.model.support
+        total = float(np.clip(rng.normal(n * mean, math.sqrt(n * variance)), n * low, n * high))
     y = exact + _noise(rng, like.scale)
     count = None if like.n is not None else like.statistic.count_weight * n + _noise(rng, like.scale)
     return Pseudo(replace(like, y=y, count=count), n, total)

@@ -67,5 +67,5 @@ def test_the_relations_have_the_names_of_the_pipeline_file():
 
 
 def test_a_relation_says_in_words_what_it_protects():
-    assert Neighbours.REPLACE.in_words == "one record's values replaced by any others"
-    assert Neighbours.ADD_REMOVE.in_words == "one record added or removed"
+    assert Neighbours.REPLACE.in_words == "any one record's values replaced by any others"
+    assert Neighbours.ADD_REMOVE.in_words == "any one record added or left out"

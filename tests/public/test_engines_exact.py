@@ -88,8 +88,8 @@ def test_fourier_inversion_equals_convolution(case, outside):
         like = replace(like, y=round(n * like.moments(theta).mean[0]) + 3)
         cells, pmf = like.pmf(theta)
         ranges, period = lattice._frequencies(like, cells, pmf)
-        inverted = lattice._invert(like, cells, pmf, ranges, period)
-        convolved = lattice._convolve(like, cells, pmf)
+        inverted = lattice._invert(like, cells, pmf, ranges, period)[0]
+        convolved = lattice._convolve(like, cells, pmf)[0]
         np.testing.assert_allclose(inverted / inverted[0], convolved / convolved[0], rtol=1e-8)
 
 
@@ -132,7 +132,7 @@ def test_lattice_with_private_n_sums_over_every_n(case, outside, expected_n, cou
     found = np.exp(lattice.log_likelihood(like, theta))
     np.testing.assert_allclose(found / found.sum(), brute / brute.sum(), atol=1e-10)
     cells, pmf = like.pmf(theta)
-    inverted = lattice._invert(like, cells, pmf, *lattice._frequencies(like, cells, pmf))
+    inverted = lattice._invert(like, cells, pmf, *lattice._frequencies(like, cells, pmf))[0]
     np.testing.assert_allclose(inverted / inverted.sum(), brute / brute.sum(), atol=1e-9)
 
 
@@ -173,3 +173,69 @@ def test_edgeworth_is_as_near_to_lattice_as_it_says(case, outside, n, epsilon):
     theta = case.prior.parameter(quantiles)
     difference = max(abs(near.cdf(t) - exact.cdf(t)) for t in theta)
     assert difference <= max(1.2 * error, 2e-3)
+
+
+@every_model
+@every_outside
+def test_a_tilted_law_gives_the_same_likelihood(case, outside):
+    """Where both have their digits; and where a plain Fourier sum has none, the tilted one still follows enumeration."""
+    for n, epsilon in ((4, 2.0), (60, 1.0)):
+        like = observation(case, n=n, epsilon=epsilon, outside=outside, grid=GRIDS[case.name])
+        theta = np.array([case.theta[0], case.theta[0] * 0.9])
+        like = replace(like, y=round(n * like.moments(theta).mean[0]) + 2)
+        cells, pmf = like.pmf(theta)
+        tilted = lattice._tilted(like, n, cells, pmf)
+        plain = lattice.log_likelihood(like, theta)
+        np.testing.assert_allclose(tilted - tilted[0], plain - plain[0], atol=1e-7)
+
+
+def test_a_release_far_from_the_model_keeps_its_posterior():
+    """A truncated exponential whose mean contribution is far above what any rate gives: against exact convolution in logs."""
+    from fractions import Fraction
+
+    case, n, epsilon = CASES[1], 12, 40.0
+    like = observation(case, n=n, epsilon=epsilon, outside=Outside.TRUNCATE, grid=GRIDS["exponential"])
+    like = replace(like, y=n * like.statistic.grid.high - 3)
+    theta = np.array([0.5, 1.0, 2.0, 6.0])
+    cells, pmf = like.pmf(theta)
+    exact = []
+    for row in pmf:
+        law = {0: Fraction(1)}
+        for _ in range(n):
+            longer: dict[int, Fraction] = {}
+            for s, p in law.items():
+                for c, q in zip(cells, row, strict=True):
+                    longer[s + int(c)] = longer.get(s + int(c), Fraction(0)) + p * Fraction(float(q))
+            law = longer
+        exact.append(math.log(sum(float(p) * math.exp(-abs(like.y - s) / like.scale) for s, p in law.items())))
+    tilted = lattice._tilted(like, n, cells, pmf)
+    np.testing.assert_allclose(tilted - tilted[0], np.array(exact) - exact[0], atol=1e-6)
+
+
+def test_a_private_n_far_from_its_expected_value_is_still_inferred():
+    like = observation(CASES[0], n=20_000, epsilon=1.0, neighbours=Neighbours.ADD_REMOVE, y=6_000, expected_n=10.0)
+    flat = replace(like, expected_n=None)
+    rng = np.random.default_rng(1)
+    one, other = (infer(rng, each, Beta(1, 1), 4000).grid for each in (like, flat))
+    assert one.mean == pytest.approx(other.mean, abs=0.01)
+
+
+def test_a_release_beyond_the_prior_is_refused_and_one_far_out_in_it_is_not():
+    from dp_dask.core.priors import Normal
+    from dp_dask.errors import InferenceError
+
+    case = CASES[3]
+    like = observation(case, n=10_000, epsilon=1.0)
+    near = replace(like, y=round(10_000 * 3.0 / like.statistic.grid.unit))
+    assert infer(np.random.default_rng(1), near, Normal(-7, 1), 400).grid.mean == pytest.approx(3.0, abs=0.1)
+    with pytest.raises(InferenceError, match="contradicts the prior"):
+        infer(np.random.default_rng(1), near, Normal(-2, 0.1), 400)
+
+
+def test_a_posterior_without_data_is_the_prior():
+    from dp_dask.core.priors import Gamma
+
+    for prior in (Gamma(0.05, 1), Gamma(1, 0.25), Gamma(50, 2)):
+        grid = infer(np.random.default_rng(1), observation(CASES[1], n=0, epsilon=1.0), prior, 400).grid
+        assert grid.mean == pytest.approx(prior.mean, rel=0.015)
+        assert grid.sd == pytest.approx(prior.sd, rel=0.03)

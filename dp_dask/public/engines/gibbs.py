@@ -33,7 +33,8 @@ def gibbs(rng: np.random.Generator, observation: Observation, prior: Prior, n_dr
     r = 2 * observation.scale**2 / max((observation.n or 0) * float(variance[0]), 1e-300)
     thin = min(math.ceil(3 * r + 1), LONGEST_THIN)
     draws = chains(rng, observation, prior, y, -(-n_draws // CHAINS), thin=thin, warmup=WARMUP + 20 * thin)
-    reason = f"asked for; noise ratio {r:.2g}, every {thin}th sweep kept; the published method is not calibrated in general"
+    slow = "" if thin < LONGEST_THIN else " (its chains mix more slowly than that: look at ESS)"
+    reason = f"asked for; noise ratio {r:.2g}, every {thin}th sweep kept{slow}; the published method is not calibrated in general"
     return Inference(engine="gibbs", reason=reason, draws=draws, error=None)
 
 
