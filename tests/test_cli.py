@@ -102,6 +102,12 @@ CONFIG = {
     "no measurement": ({**GOOD, "measurements": {}}, "measurements: is {}; give at least one"),
     "ledger in memory": ({**GOOD, "ledger": "sqlite://"}, "ledger: a ledger must outlive the run"),
     "ledger of another kind": ({**GOOD, "ledger": "mysql://h/d"}, "use sqlite:///FILE or postgresql"),
+    "truncate far from zero": (
+        changed(measurements__m__outside="truncate", measurements__m__bounds=[1_000_000, 1_000_001]),
+        "the sensitivity is the distance to zero; use outside: clamp",
+    ),
+    "too few draws": ({**GOOD, "inference": {"draws": 1}}, "draws is 1; give a number from 100"),
+    "unknown home": ({**GOOD, "output": "~no-such-user/x"}, "the home folder that it begins with is not known"),
     "fractional bounds of counts": (
         changed(measurements__m__model="poisson", measurements__m__bounds=[0, 2.5]),
         "give whole bounds",
@@ -129,6 +135,9 @@ YAML = {
     "underscores": (yaml.safe_dump(GOOD).replace("epsilon: 0.5", "epsilon: .5e"), "measurements.m.epsilon: is '.5e'"),
     "yes for a number": (yaml.safe_dump(GOOD).replace("n: 100", "n: yes"), "privacy.n: is 'yes'"),
     "true for a number": (yaml.safe_dump(GOOD).replace("n: 100", "n: true"), "privacy.n: is true; give a number"),
+    "a huge exponent": (yaml.safe_dump(GOOD).replace("n: 100", "n: 1e999999999"), "between 1e-300 and 1e300"),
+    "a tag": ("a: !!int abc", "holds characters, tags or nesting"),
+    "deep nesting": ("[" * 3000, "holds characters, tags or nesting"),
     "many aliases": ("a: &a [1]\nb: [" + "*a," * 101 + "]", "more than 100 aliases"),
     "a number as a key": ("1: 2", "the key 1 is not text"),
 }
@@ -263,6 +272,40 @@ def test_a_release_file_that_was_tampered_with_is_refused(folder, place, value):
     assert done.returncode == 2, done.stderr
     assert "is not a release of this version" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_calibrate_with_a_private_n_asks_for_a_public_guess_of_it(folder):
+    write(folder, changed(privacy__neighbours="add_remove", privacy__n=None))
+    done = dp_dask(folder, "calibrate", "p.yaml", "--replicates", "20")
+    assert "privacy.expected_records: is missing" in done.stderr
+    assert done.returncode == 2
+    write(folder, changed(privacy={"neighbours": "add_remove", "expected_records": 30}))
+    done = dp_dask(folder, "calibrate", "p.yaml", "--replicates", "20", "--json")
+    assert json.loads(done.stdout)["m"]["passes"]
+
+
+def test_a_private_n_is_released_inferred_and_reported(folder):
+    opened(folder, changed(privacy={"neighbours": "replace", "n": 100}))
+    write(folder, changed(privacy={"neighbours": "add_remove"}, dataset__name="other"))
+    assert dp_dask(folder, "ledger", "init", "p.yaml", "--epsilon", "1").returncode == 0
+    told = json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)
+    page = (Path(told["folder"]) / "report.html").read_text()
+    assert "any one record added or left out" in page
+    assert "noisy count" in page
+    assert "public" not in page.split("Not protected:")[1].split("what was asked")[0]
+    assert 0.05 < told["measurements"]["m"]["mean"] < 2
+
+
+def test_an_inference_is_written_with_its_release_and_never_over_a_run(folder):
+    opened(folder)
+    run = json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)
+    release = run["folder"] + "/release.json"
+    assert dp_dask(folder, "infer", release, "--output", "free", "--prior", "{alpha: 3, beta: 3}").returncode == 0
+    assert sorted(path.name for path in (folder / "free").iterdir()) == ["posterior.nc", "release.json", "report.html"]
+    for output, message in {run["folder"]: "holds a run", "p.yaml": "cannot be made"}.items():
+        done = dp_dask(folder, "infer", release, "--output", output)
+        assert message in done.stderr
+        assert done.returncode == 2
 
 
 def test_infer_takes_another_prior_and_refuses_a_wrong_one(folder):
