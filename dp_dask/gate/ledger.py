@@ -9,21 +9,20 @@ crash before it leaves nothing charged and nothing seen; after it, the next run 
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.core.privacy import EXACT, Neighbours, exact_epsilon
 from dp_dask.core.release import INSECURE, Release, Request
-from dp_dask.errors import BudgetError, ConfigError, LedgerError
+from dp_dask.errors import BudgetError, LedgerError
 from dp_dask.gate import journal
+from dp_dask.gate.database import make_engine, make_private_file
 from dp_dask.gate.journal import Balance
 
 __all__ = ["Balance", "Ledger"]
@@ -39,7 +38,7 @@ class Ledger:
     """A journal behind a SQLAlchemy URL: an SQLite file for one coordinator, PostgreSQL for many."""
 
     def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+        self._engine = make_engine(url)
         # Without its query: that may hold a password too.
         self._name = self._engine.url.set(query={}).render_as_string(hide_password=True)
 
@@ -59,7 +58,7 @@ class Ledger:
         epsilon = exact_epsilon(epsilon)
         url = self._engine.url
         if url.get_backend_name() == "sqlite" and url.database:
-            _make_private_file(Path(url.database), self._name)
+            make_private_file(Path(url.database), self._name)
         with self._transaction(make=True) as connection:
             if connection.execute(sa.select(journal.about.c.salt)).first() is None:
                 connection.execute(journal.about.insert().values(schema_version=SCHEMA_VERSION, salt=secrets.token_hex(16)))
@@ -216,48 +215,6 @@ class Ledger:
                 connection.exec_driver_sql(f"LOCK TABLE {journal.entries.name} IN SHARE ROW EXCLUSIVE MODE")
             yield connection
             connection.commit()
-
-
-def _engine(url: str) -> sa.Engine:
-    kind = ""
-    try:
-        # A pooled connection would be dead when an hour of reading is over.
-        engine = sa.create_engine(_patient(sa.make_url(url)), poolclass=sa.NullPool)
-        if engine.dialect.name not in ("sqlite", "postgresql"):
-            kind = f"is for {engine.dialect.name}"
-    except (sa.exc.ArgumentError, ValueError, TypeError):
-        kind = "is not a database URL"
-    except (sa.exc.NoSuchModuleError, ModuleNotFoundError):
-        kind = "needs a driver that is not installed (for PostgreSQL: pip install 'dp-dask[postgresql]')"
-    if kind:
-        msg = f"the URL {kind}; use sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
-        raise ConfigError.of("ledger", msg)
-    if engine.dialect.name == "sqlite":
-        # The driver's own transactions begin too late for a check and a write to be one step.
-        @sa.event.listens_for(engine, "connect")
-        def _(connection: Any, _record: Any) -> None:
-            connection.isolation_level = None
-
-    return engine
-
-
-def _patient(url: sa.URL) -> sa.URL:
-    """Wait ten seconds for a server or a lock where the URL does not say how long."""
-    if url.get_backend_name() != "postgresql":
-        return url
-    defaults = {"connect_timeout": "10", "options": "-c lock_timeout=10s"}
-    return url.update_query_dict({key: value for key, value in defaults.items() if key not in url.query})
-
-
-def _make_private_file(path: Path, name: str) -> None:
-    if path.exists():
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        msg = f"{name}: cannot be made ({error.strerror}); choose a folder that you may write to"
-        raise LedgerError(msg) from None
 
 
 def _known(connection: sa.Connection, dataset: str) -> Balance:

@@ -14,6 +14,7 @@ from dp_dask.core.bounds import Outside
 from dp_dask.core.grid import Grid
 from dp_dask.core.priors import Beta
 from dp_dask.core.privacy import Neighbours
+from dp_dask.public.characteristic import frequencies
 from dp_dask.public.engines import edgeworth, guide, lattice
 from dp_dask.public.grid import find_cells
 from dp_dask.public.infer import infer
@@ -87,7 +88,7 @@ def test_fourier_inversion_equals_convolution(case, outside):
         theta = np.array([case.theta[0], case.theta[0] * 0.9])
         like = replace(like, y=round(n * like.moments(theta).mean[0]) + 3)
         cells, pmf = like.pmf(theta)
-        ranges, period = lattice._frequencies(like, cells, pmf)
+        ranges, period = frequencies(like, cells, pmf)
         inverted = lattice._invert(like, cells, pmf, ranges, period)[0]
         convolved = lattice._convolve(like, cells, pmf)[0]
         np.testing.assert_allclose(inverted / inverted[0], convolved / convolved[0], rtol=1e-8)
@@ -132,7 +133,7 @@ def test_lattice_with_private_n_sums_over_every_n(case, outside, expected_n, cou
     found = np.exp(lattice.log_likelihood(like, theta))
     np.testing.assert_allclose(found / found.sum(), brute / brute.sum(), atol=1e-10)
     cells, pmf = like.pmf(theta)
-    inverted = lattice._invert(like, cells, pmf, *lattice._frequencies(like, cells, pmf))[0]
+    inverted = lattice._invert(like, cells, pmf, *frequencies(like, cells, pmf))[0]
     np.testing.assert_allclose(inverted / inverted.sum(), brute / brute.sum(), atol=1e-9)
 
 

@@ -16,6 +16,7 @@ from scipy import fft
 
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
+from dp_dask.public.characteristic import Ranges, frequencies, n_largest, of_noise, of_record, of_sum, power
 from dp_dask.public.engines import Inference, guide, independent
 from dp_dask.public.grid import Cells, GridPosterior, find_cells, tabulate
 from dp_dask.public.observation import Observation
@@ -23,12 +24,8 @@ from dp_dask.public.observation import Observation
 __all__ = ["cost", "log_likelihood", "plugin", "tabulated"]
 
 Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
-Ranges = list[tuple[int, int]]  # first and last of each
 PER_POINT = 60.0  # multiplications that one point of the support, or one frequency, takes beside the products
 MOST_POINTS = 2**20
-NEGLIGIBLE = 39.0  # nats: a frequency damped to 1e-17 adds nothing in float64
-TAIL = 40.0  # noise scales kept on each side
 DIGITS = 1e9  # times its rounding error, at least, at its peak: the posterior is kept 18 nats, 7e7, below it
 STEEPEST = 0.9  # of the noise's own decay, the most that a law is tilted by
 ROUNDING = 1e-16  # of the sum of a Fourier sum's terms: below, it holds nothing else
@@ -49,7 +46,7 @@ def tabulated(observation: Observation, prior: Prior, cells: Cells) -> GridPoste
 def cost(observation: Observation, theta: Floats) -> float:
     """Estimate the multiplications that ``log_likelihood`` takes for these parameters."""
     cells, pmf = observation.pmf(theta)
-    ranges, _ = _frequencies(observation, cells, pmf)
+    ranges, _ = frequencies(observation, cells, pmf)
     return min(_convolution_cost(observation, len(theta)), _inversion_cost(ranges, pmf))
 
 
@@ -58,7 +55,7 @@ def log_likelihood(observation: Observation, theta: Floats) -> Floats:
     if observation.n == 0:
         return np.zeros(len(theta))
     cells, pmf = observation.pmf(theta)
-    ranges, period = _frequencies(observation, cells, pmf)
+    ranges, period = frequencies(observation, cells, pmf)
     with np.errstate(divide="ignore"):
         beyond = None if observation.n is None else _beyond(observation, observation.n, cells, pmf)
         if beyond is not None:
@@ -112,7 +109,7 @@ def _tilted(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Flo
     norm = law.sum(axis=1)
     law = law / norm[:, None]
     # The tilted noise decays as slowly as one of scale / (1 - 0.9).
-    ranges, period = _frequencies(replace(observation, scale=scale / (1 - STEEPEST)), cells, law)
+    ranges, period = frequencies(replace(observation, scale=scale / (1 - STEEPEST)), cells, law)
     m = np.concatenate([np.arange(first, last + 1) for first, last in ranges])
     total = np.zeros(len(pmf))
     step = max(CHUNK // max(pmf.shape), 1)
@@ -123,22 +120,15 @@ def _tilted(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Flo
         turns = (chunk * (y % period)) % period
         half = (1j * w + t[:, None]) / 2
         noise = gap**2 / (gap**2 - 4 * (1 - gap) * np.sinh(half) ** 2)
-        terms = _power(_characteristic(cells, law, w), n) * noise * np.exp(-2j * np.pi * turns / period)
+        terms = power(of_record(cells, law, w), n) * noise * np.exp(-2j * np.pi * turns / period)
         total += terms.real @ np.where(chunk == 0, 1.0, 2.0)
     return np.log(np.maximum(total, 0)) + n * np.log(norm)
-
-
-def _n_largest(observation: Observation) -> int:
-    """Return n, or where it is private the largest n that the noisy count leaves any weight."""
-    if observation.n is not None:
-        return observation.n
-    return math.ceil(observation.n_guess + TAIL * observation.scale / observation.statistic.count_weight)
 
 
 def _support(observation: Observation) -> int:
     """Return the number of values that S can take."""
     grid = observation.statistic.grid
-    return _n_largest(observation) * (grid.high - grid.low) + 1
+    return n_largest(observation) * (grid.high - grid.low) + 1
 
 
 def _convolution_cost(observation: Observation, n_theta: int) -> float:
@@ -159,7 +149,7 @@ def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Flo
     length = fft.next_fast_len(_support(observation), real=True)
     places = cells.astype(np.int64) % length
     sums = np.arange(length)
-    highest = _n_largest(observation) * observation.statistic.grid.high
+    highest = n_largest(observation) * observation.statistic.grid.high
     distance = np.abs(observation.y - np.where(sums <= highest, sums, sums - length))
     weights = np.exp(-(distance - distance.min()) / observation.scale)
     density = np.empty(len(pmf))
@@ -167,9 +157,9 @@ def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Flo
     for start in range(0, len(pmf), step):
         around = np.zeros((len(pmf[start : start + step]), length))
         around[:, places] = pmf[start : start + step]
-        law = fft.irfft(_of_sum(observation, fft.rfft(around)), length)
+        law = fft.irfft(of_sum(observation, fft.rfft(around)), length)
         density[start : start + step] = np.maximum(law, 0) @ weights
-    largest = np.abs(_of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
+    largest = np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
     return density, float(ROUNDING * math.sqrt(weights @ weights) * largest)
 
 
@@ -188,117 +178,12 @@ def _invert(observation: Observation, cells: Floats, pmf: Floats, ranges: Ranges
         w = 2 * np.pi * chunk / period
         # The phase of y is reduced in integers, exactly, before it is rounded.
         turns = (chunk * (observation.y % period)) % period
-        terms = _of_sum(observation, _characteristic(cells, pmf, w)) * np.exp(-2j * np.pi * turns / period)
-        weights = _noise(observation.scale, w) * np.where(chunk == 0, 1.0, 2.0)
+        terms = of_sum(observation, of_record(cells, pmf, w)) * np.exp(-2j * np.pi * turns / period)
+        weights = of_noise(observation.scale, w) * np.where(chunk == 0, 1.0, 2.0)
         total += terms.real @ weights
         weight_sum += weights.sum()
-    largest = np.abs(_of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
+    largest = np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
     return total, float(ROUNDING * weight_sum * largest)
-
-
-def _characteristic(cells: Floats, pmf: Floats, w: Floats) -> Complexes:
-    """Return E[exp(i w c)], [theta, frequency], as two real products."""
-    angles = cells[:, None] * w
-    return pmf @ np.cos(angles) + 1j * (pmf @ np.sin(angles))
-
-
-def _noise(scale: float, w: Floats) -> Floats:
-    """Return the characteristic function of discrete Laplace noise, 1 at w = 0."""
-    gap = -math.expm1(-1 / scale)
-    return gap**2 / (gap**2 + 4 * (1 - gap) * np.sin(w / 2) ** 2)
-
-
-def _of_sum(observation: Observation, phi: Complexes) -> Complexes:
-    """Return H(phi): phi^n, or the sum over a private n of its prior times the law of the noisy count.
-
-    With count = weight n + noise, a = exp(-1 / scale), a0 = a^weight, prior g^n and G = g phi, the sum of
-    a^|count - weight n| G^n is two geometric series that meet at k = floor(count / weight).
-    """
-    n = observation.n
-    if n is not None:
-        return _power(phi, n)
-    with np.errstate(all="ignore"):
-        count = observation.count or 0
-        weight, scale = observation.statistic.count_weight, observation.scale
-        g = 1.0 if observation.expected_n is None else observation.expected_n / (observation.expected_n + 1)
-        a0 = math.exp(-weight / scale)
-        if count < 0:
-            return 1 / (1 - a0 * g * phi)
-        k, rest = divmod(count, weight)
-        # Both series are divided by the larger of g^k and a0^k, or a prior that is far off would underflow.
-        base, ratio = (phi, a0 / g) if a0 <= g else (g * phi / a0, 1.0)
-        before = _power(base, k)
-        power = before * base
-        below = (power - ratio ** (k + 1)) / (base - ratio)
-        below = np.where(np.abs(base - ratio) < 1e-6 * ratio / (k + 1), (k + 1) * before, below)
-        above = max(g, a0) * power / (1 - a0 * g * phi)
-        return math.exp(-rest / scale) * below + math.exp(-(weight - rest) / scale) * above
-
-
-def _power(phi: Complexes, n: int) -> Complexes:
-    """Return phi^n by repeated squaring, several times as fast as the logarithm."""
-    result = np.ones_like(phi)
-    square = phi
-    while n:
-        if n & 1:
-            result = result * square
-        n >>= 1
-        if n:
-            square = square * square
-    return result
-
-
-def _frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Ranges, int]:
-    """Choose the period M, odd, and the frequencies m <= M / 2 that are not damped to nothing for every theta.
-
-    M is so long that the law of y, wrapped around it, has no weight at the wrong place: the whole support with 40 noise
-    scales a side, or for large n the distance of y from its mean with 12 standard deviations and 40 scales.
-    """
-    mean = pmf @ cells
-    variance = np.maximum(pmf @ cells**2 - mean**2, 0)
-    n, y, scale = _n_largest(observation), observation.y, observation.scale
-    reach = np.abs(y - observation.n_guess * mean) + 12 * np.sqrt(n * variance) + TAIL * scale
-    if observation.n is None:
-        reach = reach + np.abs(mean) * (n - observation.n_guess)
-    grid = observation.statistic.grid
-    outside = max(y - n * grid.high, n * grid.low - y, 0)
-    period = math.ceil(min(2 * reach.max(), n * (grid.high - grid.low) + 2 * TAIL * scale + 2 * outside)) + 2
-    period += 1 - period % 2
-    return _undamped(observation, cells, pmf, period), period
-
-
-def _undamped(observation: Observation, cells: Floats, pmf: Floats, period: int) -> Ranges:
-    """List the ranges of frequencies m in which |H(phi)| may exceed 1e-17 of its value at 0, for some theta.
-
-    Up to w = pi / range |phi| falls steadily, because every cos(w (c_i - c_j)) does: the last frequency is found by
-    search. Beyond, |phi| is looked up on a grid of 16 points a cell by one FFT, with the step to the neighbouring points
-    as a margin for what lies between them.
-    """
-    top = math.log(np.abs(_of_sum(observation, np.ones(1, dtype=np.complex128)))[0])
-    probes = np.vstack([pmf[:: max(len(pmf) // 16, 1)], pmf[-1:]])
-
-    def is_kept(size: Floats) -> NDArray[np.bool_]:
-        with np.errstate(divide="ignore"):
-            return np.log(np.abs(_of_sum(observation, size.astype(np.complex128)))) > top - NEGLIGIBLE
-
-    half = period // 2
-    monotone = min(int(period / (2 * max(len(cells) - 1, 1))), half)
-    steps = np.unique(np.geomspace(1, monotone, 128).astype(np.int64)) if monotone else np.zeros(0, np.int64)
-    sizes = np.abs(_characteristic(cells, probes, 2 * np.pi * steps / period)).max(axis=0)
-    fallen = np.flatnonzero(~is_kept(sizes))
-    ranges = [(0, int(steps[fallen[0]]) if len(fallen) else monotone)]
-    reached = monotone
-
-    fine = 16 * len(cells)
-    size = np.abs(fft.rfft(probes, fine)).max(axis=0)
-    margin = np.maximum(np.abs(np.diff(size, prepend=size[0])), np.abs(np.diff(size, append=size[-1])))
-    kept = np.concatenate([[False], is_kept(np.minimum(size + margin, 1)), [False]])
-    changes = np.flatnonzero(np.diff(kept))
-    for begin, end in zip(changes[::2], changes[1::2], strict=True):
-        first = max(math.floor((begin - 1) * period / fine), reached + 1)
-        reached = max(min(math.ceil(end * period / fine), half), reached)
-        ranges.append((first, reached))
-    return [(first, last) for first, last in ranges if first <= last]
 
 
 plugin = lattice

@@ -1,0 +1,131 @@
+"""The characteristic function of a noisy sum, and the frequencies at which it is not negligible."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from dp_dask.public.observation import Observation
+
+__all__ = ["Ranges", "frequencies", "n_largest", "of_noise", "of_record", "of_sum", "power"]
+
+Floats = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+Ranges = list[tuple[int, int]]  # first and last of each
+NEGLIGIBLE = 39.0  # nats: a frequency damped to 1e-17 adds nothing in float64
+TAIL = 40.0  # noise scales kept on each side
+
+
+def frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Ranges, int]:
+    """Choose the period M, odd, and the frequencies m <= M / 2 that are not damped to nothing for every theta.
+
+    M is so long that the law of y, wrapped around it, has no weight at the wrong place: the whole support with 40 noise
+    scales a side, or for large n the distance of y from its mean with 12 standard deviations and 40 scales.
+    """
+    mean = pmf @ cells
+    variance = np.maximum(pmf @ cells**2 - mean**2, 0)
+    n, y, scale = n_largest(observation), observation.y, observation.scale
+    reach = np.abs(y - observation.n_guess * mean) + 12 * np.sqrt(n * variance) + TAIL * scale
+    if observation.n is None:
+        reach = reach + np.abs(mean) * (n - observation.n_guess)
+    grid = observation.statistic.grid
+    outside = max(y - n * grid.high, n * grid.low - y, 0)
+    period = math.ceil(min(2 * reach.max(), n * (grid.high - grid.low) + 2 * TAIL * scale + 2 * outside)) + 2
+    period += 1 - period % 2
+    return _undamped(observation, cells, pmf, period), period
+
+
+def _undamped(observation: Observation, cells: Floats, pmf: Floats, period: int) -> Ranges:
+    """List the ranges of frequencies m in which |H(phi)| may exceed 1e-17 of its value at 0, for some theta.
+
+    Up to w = pi / range |phi| falls steadily, because every cos(w (c_i - c_j)) does: the last frequency is found by
+    search. Beyond, |phi| is looked up on a grid of 16 points a cell by one FFT, with the step to the neighbouring points
+    as a margin for what lies between them.
+    """
+    top = math.log(np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0])
+    probes = np.vstack([pmf[:: max(len(pmf) // 16, 1)], pmf[-1:]])
+
+    def is_kept(size: Floats) -> NDArray[np.bool_]:
+        with np.errstate(divide="ignore"):
+            return np.log(np.abs(of_sum(observation, size.astype(np.complex128)))) > top - NEGLIGIBLE
+
+    half = period // 2
+    monotone = min(int(period / (2 * max(len(cells) - 1, 1))), half)
+    steps = np.unique(np.geomspace(1, monotone, 128).astype(np.int64)) if monotone else np.zeros(0, np.int64)
+    sizes = np.abs(of_record(cells, probes, 2 * np.pi * steps / period)).max(axis=0)
+    fallen = np.flatnonzero(~is_kept(sizes))
+    ranges = [(0, int(steps[fallen[0]]) if len(fallen) else monotone)]
+    reached = monotone
+
+    fine = 16 * len(cells)
+    size = np.abs(fft.rfft(probes, fine)).max(axis=0)
+    margin = np.maximum(np.abs(np.diff(size, prepend=size[0])), np.abs(np.diff(size, append=size[-1])))
+    kept = np.concatenate([[False], is_kept(np.minimum(size + margin, 1)), [False]])
+    changes = np.flatnonzero(np.diff(kept))
+    for begin, end in zip(changes[::2], changes[1::2], strict=True):
+        first = max(math.floor((begin - 1) * period / fine), reached + 1)
+        reached = max(min(math.ceil(end * period / fine), half), reached)
+        ranges.append((first, reached))
+    return [(first, last) for first, last in ranges if first <= last]
+
+
+def n_largest(observation: Observation) -> int:
+    """Return n, or where it is private the largest n that the noisy count leaves any weight."""
+    if observation.n is not None:
+        return observation.n
+    return math.ceil(observation.n_guess + TAIL * observation.scale / observation.statistic.count_weight)
+
+
+def of_record(cells: Floats, pmf: Floats, w: Floats) -> Complexes:
+    """Return E[exp(i w c)], [theta, frequency], as two real products."""
+    angles = cells[:, None] * w
+    return pmf @ np.cos(angles) + 1j * (pmf @ np.sin(angles))
+
+
+def of_noise(scale: float, w: Floats) -> Floats:
+    """Return the characteristic function of discrete Laplace noise, 1 at w = 0."""
+    gap = -math.expm1(-1 / scale)
+    return gap**2 / (gap**2 + 4 * (1 - gap) * np.sin(w / 2) ** 2)
+
+
+def of_sum(observation: Observation, phi: Complexes) -> Complexes:
+    """Return H(phi): phi^n, or the sum over a private n of its prior times the law of the noisy count.
+
+    With count = weight n + noise, a = exp(-1 / scale), a0 = a^weight, prior g^n and G = g phi, the sum of
+    a^|count - weight n| G^n is two geometric series that meet at k = floor(count / weight).
+    """
+    n = observation.n
+    if n is not None:
+        return power(phi, n)
+    with np.errstate(all="ignore"):
+        count = observation.count or 0
+        weight, scale = observation.statistic.count_weight, observation.scale
+        g = 1.0 if observation.expected_n is None else observation.expected_n / (observation.expected_n + 1)
+        a0 = math.exp(-weight / scale)
+        if count < 0:
+            return 1 / (1 - a0 * g * phi)
+        k, rest = divmod(count, weight)
+        # Both series are divided by the larger of g^k and a0^k, or a prior that is far off would underflow.
+        base, ratio = (phi, a0 / g) if a0 <= g else (g * phi / a0, 1.0)
+        before = power(base, k)
+        following = before * base
+        below = (following - ratio ** (k + 1)) / (base - ratio)
+        below = np.where(np.abs(base - ratio) < 1e-6 * ratio / (k + 1), (k + 1) * before, below)
+        above = max(g, a0) * following / (1 - a0 * g * phi)
+        return math.exp(-rest / scale) * below + math.exp(-(weight - rest) / scale) * above
+
+
+def power(phi: Complexes, n: int) -> Complexes:
+    """Return phi^n by repeated squaring, several times as fast as the logarithm."""
+    result = np.ones_like(phi)
+    square = phi
+    while n:
+        if n & 1:
+            result = result * square
+        n >>= 1
+        if n:
+            square = square * square
+    return result
