@@ -161,7 +161,7 @@ def _decode_file(path: Path) -> int:
 
 
 def decode_batches(folder: Path) -> Answer:
-    """Read the column as research/scan_performance.md did when it set the targets: batches of a mapped file, dropped."""
+    """Read the column as the targets were set: batches of a mapped file, dropped."""
     with ThreadPoolExecutor(THREADS) as pool:
         return {"rows": sum(pool.map(_decode_file_in_batches, _files(folder)))}
 

@@ -119,7 +119,7 @@ def _statistic(
         msg = "truncate with bounds so far from zero for their width: the sensitivity is the distance to zero; use outside: clamp"
         raise ValueError(msg)
     grid.check_headroom(MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1))
-    # Half the largest contribution: within 10 % of the best share for the count (research/inference_engines.md 6).
+    # Half the largest contribution: within 10 % of the best share for the count.
     weight = 0 if privacy.neighbours is Neighbours.REPLACE else max(1, round(grid.largest / 2))
     return BoundedSum(column=column, bounds=bounds, outside=outside, grid=grid, count_weight=weight)
 

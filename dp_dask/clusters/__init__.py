@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HARDENED", "Cluster"]
 
-# Set before any cluster starts: nothing of the records on disk, in logs or behind an open port
-# (research/dask_deploy.md A.2).
+# Set before any cluster starts: nothing of the records on disk, in logs or behind an open port.
 HARDENED = {
     "distributed.worker.memory.target": False,  # spilled data is plain text on disk
     "distributed.worker.memory.spill": False,

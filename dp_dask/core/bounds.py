@@ -10,7 +10,7 @@ __all__ = ["Bounds", "Outside"]
 
 
 class Outside(StrEnum):
-    """What becomes of a record outside the bounds (methods 1)."""
+    """What becomes of a record outside the bounds."""
 
     CLAMP = "clamp"  # it is moved to the nearest bound
     TRUNCATE = "truncate"  # it contributes nothing (Bernstein & Sheldon 2018)

@@ -20,7 +20,7 @@ MOST_CELLS = 2**16  # between 0 and the bounds: what inference can tabulate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """A value x becomes the integer ``clip(rint(x / unit), lower, upper) - origin`` (methods 1).
+    """A value x becomes the integer ``clip(rint(x / unit), lower, upper) - origin``.
 
     ``unit`` is a power of two, so that ``x / unit`` is exact; ``lower``, ``upper`` and ``origin`` are
     grid indices. A record that contributes nothing contributes the integer 0, which is the value

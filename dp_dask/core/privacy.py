@@ -13,7 +13,7 @@ EXACT = Context(prec=100, traps=[InvalidOperation])  # for sums of epsilons: the
 
 
 class Neighbours(StrEnum):
-    """The relation that epsilon refers to (methods 2); it is always chosen by the user."""
+    """The relation that epsilon refers to; it is always chosen by the user."""
 
     REPLACE = "replace"  # one record becomes any other value; the number of records n is public
     ADD_REMOVE = "add_remove"  # one record is added or removed; n is private and released with noise

@@ -43,7 +43,7 @@ class BoundedSum:
         added or removed. Proof: the sum is over records, so all terms but one cancel; what is left is
         c(x) - c(x') with both in C, respectively (weight, c(x)). The clip puts every contribution into
         [low, high] whatever the floating-point unit did before it, and 0 is in that interval by
-        its definition, which covers nulls and truncated records (methods 2; Bernstein & Sheldon's code
+        its definition, which covers nulls and truncated records (Bernstein & Sheldon's code
         omits the 0).
         """
         if neighbours is Neighbours.REPLACE:

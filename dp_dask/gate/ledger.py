@@ -198,7 +198,7 @@ class Ledger:
             try:
                 raise failure
             finally:
-                failure.__context__ = None  # the database's error quotes noisy values that were not charged (rule 3)
+                failure.__context__ = None  # the database's error quotes noisy values that were not charged
 
     @contextmanager
     def _transaction(self, *, make: bool = False) -> Iterator[sa.Connection]:

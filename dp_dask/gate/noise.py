@@ -14,7 +14,7 @@ from dp_dask.errors import ConfigError
 
 __all__ = ["LaplaceScale", "Noise", "OpenDPNoise", "laplace_scale"]
 
-MAX_SCALE = 2.0**57  # above, a draw could leave int64 (research/dp_libraries.md 3f)
+MAX_SCALE = 2.0**57  # above, a draw could leave int64
 
 
 class Noise(Protocol):
@@ -59,7 +59,7 @@ def laplace_scale(sensitivity: int, epsilon: Decimal) -> LaplaceScale:
     Theorem: Y = S + Z with S an integer vector of L1 sensitivity D and Z_j independent discrete Laplace of scale t is
     (D / t)-differentially private. Proof: P(Y = y | S) / P(Y = y | S') = exp(-(|y - S|_1 - |y - S'|_1) / t), at most
     exp(|S - S'|_1 / t) by the triangle inequality. ``sensitivity / epsilon`` in floats misses by one ulp in a fifth of
-    cases (research/dp_libraries.md 3a), so the map itself is asked, and compared as an exact decimal.
+    cases, so the map itself is asked, and compared as an exact decimal.
 
     Raises ConfigError where no scale below 2^57 grid units will do.
     """

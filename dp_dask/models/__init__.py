@@ -34,7 +34,7 @@ class PartialMoments(NamedTuple):
 
 
 class Model(Protocol):
-    """One-parameter exponential family with sufficient statistic x (methods 5)."""
+    """One-parameter exponential family with sufficient statistic x."""
 
     parameter: ClassVar[str]  # its name in the posterior
     is_integer: ClassVar[bool]  # do records take whole numbers only?

@@ -1,4 +1,4 @@
-"""Arrow arrays as float64 values and validity, exactly as inputs.md settles every type.
+"""Arrow arrays as float64 values and validity, exactly each type by one fixed rule.
 
 The only file that knows buffers, offsets, limbs and dictionaries. Conversion never raises on a value: pyarrow's own
 casts quote the offending value in their error text.

@@ -14,7 +14,7 @@ from dp_dask.private.sources import Part, Split
 
 __all__ = ["File", "list_files", "pack", "partition_keys", "version"]
 
-SPLIT_BYTES = 64 * 2**20  # a task costs about 2.6 ms; below 32 MB that shows (research/scan_performance.md 3)
+SPLIT_BYTES = 64 * 2**20  # a task costs about 2.6 ms; below 32 MB that shows
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 

@@ -1,7 +1,7 @@
 """Reduce: records to one sealed total, a Dask task a split.
 
 A task returns its sums sealed, or a failure as a value: an exception that crossed the cluster would carry
-records to logs and to the client (architecture, rule 3). Tasks do not log, write or draw noise, because Dask
+records to logs and to the client (CONTRIBUTING.md, rule 3). Tasks do not log, write or draw noise, because Dask
 runs a task at least once; integer sums make a second run harmless and every order the same.
 """
 
@@ -94,7 +94,7 @@ def reduce(
     cluster is lost or no split finishes for ``stall_timeout`` seconds. Nothing is charged by then.
     """
     splits = source.plan()
-    run = uuid.uuid4().hex  # explicit keys: Dask's own would be digests of the arguments (rule 4)
+    run = uuid.uuid4().hex  # explicit keys: Dask's own would be digests of the arguments
     futures = [
         client.submit(reduce_split, source, split, tuple(statistics), key=f"dp-reduce-{run}-{split.index}", retries=2)
         for split in splits

@@ -2,7 +2,7 @@
 
 theta0 from the prior, records from the model, a fresh release, its posterior; u = the rank of theta0 in it. The u
 are uniform exactly when the posterior is right. Their largest departure is measured by gamma of Saeilynoja, Buerkner &
-Vehtari (2022), which sees a posterior that is too narrow; KS, reported beside it, hardly does (methods 7b).
+Vehtari (2022), which sees a posterior that is too narrow; KS, reported beside it, hardly does.
 """
 
 from __future__ import annotations

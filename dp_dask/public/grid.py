@@ -115,7 +115,7 @@ def find_cells(prior: Prior, guide: Guide) -> Cells:
 
     A coarse cell is judged by its average likelihood, not by that of its midpoint: the variance of y is raised by a third of
     the square of what half a cell moves its mean by, so that a mode between two midpoints is not lost. (A zoom that chases
-    the best midpoint was measured to fail: research/inference_engines.md 3.6.)
+    the best midpoint was measured to fail.)
     """
     low, high = prior.coordinate_range()
     cells = Cells(np.array([low]), np.array([high])).split(COARSE)

@@ -18,7 +18,7 @@ def branches(z: Floats, sd: Floats, scale: float) -> tuple[Floats, Floats]:
 
     A = exp(-z / b) exp(s^2 / 2b^2) Phi(z / s - s / b) / 2b, B the same at -z. The textbook product of an exponential and
     Phi loses everything for large s / b or |z| / s; this form is finite and right over 1e-6..1e12
-    (research/inference_engines.md 7.1). Raises nothing; sd must be positive.
+    (measured). Raises nothing; sd must be positive.
     """
     return _branch(z, sd, scale), _branch(-z, sd, scale)
 

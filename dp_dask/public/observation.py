@@ -31,7 +31,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """y = S + noise, with S the sum of n contributions c(x), x from the model; all in grid units (methods 4).
+    """y = S + noise, with S the sum of n contributions c(x), x from the model; all in grid units.
 
     ``scale`` is the noise's, P(k) proportional to exp(-|k| / scale). Where n is private, ``count`` is
     weight * n + noise and the prior of n is geometric with mean ``expected_n``, flat where that is None.

@@ -138,7 +138,7 @@ def test_lattice_with_private_n_sums_over_every_n(case, outside, expected_n, cou
 
 
 def test_a_bernoulli_posterior_is_the_closed_mixture_of_betas():
-    """w_s ~ C(n, s) B(a + s, b + n - s) a^|z - s|; p ~ sum of w_s Beta(a + s, b + n - s) (research A.4)."""
+    """w_s ~ C(n, s) B(a + s, b + n - s) a^|z - s|; p ~ sum of w_s Beta(a + s, b + n - s)."""
     from scipy import special, stats
 
     case, n, epsilon, z = CASES[0], 40, 0.5, 13

@@ -1,4 +1,4 @@
-"""The calibration gate (methods 7b): vague priors, fresh releases, ranks tested by the exact law of gamma.
+"""The calibration gate: vague priors, fresh releases, ranks tested by the exact law of gamma.
 
 The quick set runs 60 to 100 replicates in each cell of n and epsilon and tests each model's 920 pooled ranks, which are uniform
 if and only if every cell's are. Ten tests at p < 1e-6 and fixed seeds: a calibrated engine fails with probability 1e-5. The slow

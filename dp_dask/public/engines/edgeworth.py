@@ -2,7 +2,7 @@
 
 Since b^2 K'' = K - delta for the Laplace density K, every derivative of the normal-Laplace density is closed
 in the density itself, the normal density and their first derivatives, so that the Edgeworth series of S costs no
-more than the density (methods 4.2; research/inference_engines.md 3.2).
+more than the density.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def tabulated(observation: Observation, prior: Prior, cells: Cells) -> tuple[Gri
     """Tabulate the corrected posterior; return with it the total variation between it and the plain normal-Laplace one.
 
     That distance predicts the error of the plain one within 1.1 times from n = 30, and bounds the corrected one's
-    from above, 3 to 30 times too large (research/inference_engines.md 3.2).
+    from above, 3 to 30 times too large.
     """
     corrected = tabulate(prior, lambda theta: _log_likelihood(observation, theta)[1], cells)
     held = corrected.cells

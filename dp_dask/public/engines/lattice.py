@@ -2,7 +2,7 @@
 
 One record's contribution takes finitely many integers with known probabilities g_theta(j), so S = sum c(x_i) has the
 n-fold convolution of g_theta as its law, and ``p(y | theta) = sum_s P(S = s | theta) P(noise = y - s)``. No normal
-approximation is made: exact at every n, clamped or truncated (methods 4.1; research/inference_engines.md 3.1).
+approximation is made: exact at every n, clamped or truncated.
 """
 
 from __future__ import annotations
