@@ -1,6 +1,6 @@
 """The calibration gate: vague priors, fresh releases, ranks tested by the exact law of gamma.
 
-The quick set runs 60 to 100 replicates in each cell of n and epsilon and tests each model's 920 pooled ranks, which are uniform
+The quick set runs 40 to 80 replicates in each cell of n and epsilon and tests each model's 720 pooled ranks, which are uniform
 if and only if every cell's are. Ten tests at p < 1e-6 and fixed seeds: a calibrated engine fails with probability 1e-5. The slow
 set (``-m slow``) judges every cell by itself, N = 2,000, Holm at 0.01, and prints the table.
 """
@@ -38,7 +38,7 @@ def narrowed(u, factor=0.85):
 @every_model
 @every_outside
 def test_auto_is_calibrated_in_the_quick_set(case, outside):
-    u = np.concatenate([cell_ranks(case, outside, n, epsilon, 100 if n < 1000 else 60) for n in SIZES for epsilon in EPSILONS])
+    u = np.concatenate([cell_ranks(case, outside, n, epsilon, 80 if n < 1000 else 40) for n in SIZES for epsilon in EPSILONS])
     assert gamma_p_value(gamma(u), len(u)) > 1e-6
     assert not uniformity(narrowed(u)).passes  # the same ranks, had the posteriors been 15 % too narrow
 
