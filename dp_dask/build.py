@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.errors import Problem
 
-__all__ = ["Faults", "build", "check_keys", "leaf"]
+__all__ = ["Faults", "build", "check_keys", "leaf", "show"]
 
 T = TypeVar("T")
 LARGEST_EXPONENT = 300

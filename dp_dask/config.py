@@ -18,10 +18,11 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import ConfigError
 from dp_dask.measurement import Measurement, Privacy, make_measurements
 from dp_dask.private.sources import Source
+from dp_dask.public.infer import AUTO, ENGINES
 
-__all__ = ["CLUSTERS", "ENGINES", "FEWEST_DRAWS", "MOST_DRAWS", "SOURCES", "Inference", "Pipeline", "load"]
+__all__ = ["CLUSTERS", "FEWEST_DRAWS", "MOST_DRAWS", "SOURCES", "Inference", "Pipeline", "load"]
 
-SOURCES, ENGINES, CLUSTERS = "dp_dask.private.sources", "dp_dask.public.engines", "dp_dask.clusters"
+SOURCES, CLUSTERS = "dp_dask.private.sources", "dp_dask.clusters"
 FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
 
 
@@ -58,15 +59,14 @@ class Inference:
     """How many draws, and by which engine."""
 
     draws: int = 4000
-    engine: str = "auto"
+    engine: str = AUTO
 
     def __post_init__(self) -> None:
         if not FEWEST_DRAWS <= self.draws <= MOST_DRAWS:
             msg = f"draws is {self.draws}; give a number from {FEWEST_DRAWS} to {MOST_DRAWS}"
             raise ValueError(msg)
-        known = ["auto", *plugins.names(ENGINES)]
-        if self.engine not in known:
-            msg = f"unknown engine {self.engine!r}; known: {', '.join(known)}"
+        if self.engine not in ENGINES:
+            msg = f"unknown engine {self.engine!r}; known: {', '.join(ENGINES)}"
             raise ValueError(msg)
 
 

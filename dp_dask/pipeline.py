@@ -15,7 +15,6 @@ import numpy as np
 from dp_dask import __version__
 from dp_dask.build import Faults
 from dp_dask.config import Pipeline
-from dp_dask.core import plugins
 from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
@@ -28,14 +27,13 @@ from dp_dask.measurement import Measurement, make_model, make_prior
 from dp_dask.private.reduce import reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
 from dp_dask.public.engines import Inference
-from dp_dask.public.infer import AUTO, infer
+from dp_dask.public.infer import ENGINES, infer
 from dp_dask.public.observation import Observation, observe
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
 
 __all__ = ["Progress", "Run", "calibrate", "infer_from", "run", "select", "silent"]
 
-ENGINES = (AUTO, *plugins.names("dp_dask.public.engines"))
 Progress = Callable[[str, int, int], None]  # stage, done, of
 
 

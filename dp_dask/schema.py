@@ -7,9 +7,10 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from dp_dask.config import CLUSTERS, ENGINES, SOURCES, Inference
+from dp_dask.config import CLUSTERS, SOURCES, Inference
 from dp_dask.core import plugins
 from dp_dask.measurement import MODELS, Privacy
+from dp_dask.public.infer import ENGINES
 
 __all__ = ["schema"]
 
@@ -41,7 +42,7 @@ def schema() -> dict[str, Any]:
         "ledger": {"type": "string", "description": "sqlite:///FILE (relative to this file) or a PostgreSQL URL"},
         "output": PATH,
     }
-    properties["inference"]["properties"]["engine"] = {"enum": ["auto", *plugins.names(ENGINES)]}
+    properties["inference"]["properties"]["engine"] = {"enum": list(ENGINES)}
     whole = _mapping(properties, ["dataset", "privacy", "measurements", "ledger"])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dp-dask pipeline", **whole}
 

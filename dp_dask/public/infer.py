@@ -10,9 +10,11 @@ from dp_dask.public.engines import Inference, edgeworth, guide, independent, lat
 from dp_dask.public.grid import FINE, find_cells
 from dp_dask.public.observation import Observation
 
-__all__ = ["AUTO", "infer"]
+__all__ = ["AUTO", "ENGINES", "infer"]
 
 AUTO = "auto"
+FOLDER = "dp_dask.public.engines"
+ENGINES = (AUTO, *plugins.names(FOLDER))
 AFFORDABLE = 1e8  # multiplications, about a second: up to there the exact engine is always taken
 ALWAYS_EXACT = 30  # records: below, the correction's error estimate may be 4 times too small
 LARGEST_ERROR = 0.02  # total variation
@@ -22,7 +24,7 @@ def infer(rng: np.random.Generator, observation: Observation, prior: Prior, n_dr
     """Draw from p(theta | release); raises InferenceError where the engine cannot serve the model."""
     if engine == AUTO:
         return _auto(rng, observation, prior, n_draws)
-    chosen: Inference = plugins.load("dp_dask.public.engines", engine)(rng, observation, prior, n_draws)
+    chosen: Inference = plugins.load(FOLDER, engine)(rng, observation, prior, n_draws)
     return chosen
 
 

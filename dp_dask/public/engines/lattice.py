@@ -55,11 +55,11 @@ def log_likelihood(observation: Observation, theta: Floats) -> Floats:
     if observation.n == 0:
         return np.zeros(len(theta))
     cells, pmf = observation.pmf(theta)
-    ranges, period = frequencies(observation, cells, pmf)
     with np.errstate(divide="ignore"):
         beyond = None if observation.n is None else _beyond(observation, observation.n, cells, pmf)
         if beyond is not None:
             return beyond
+        ranges, period = frequencies(observation, cells, pmf)
         if _convolution_cost(observation, len(theta)) <= _inversion_cost(ranges, pmf):
             density, rounding = _convolve(observation, cells, pmf)
         else:
