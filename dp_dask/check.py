@@ -9,12 +9,15 @@ import numpy as np
 
 from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Outside
+from dp_dask.core.statistic import BoundedSum
 from dp_dask.errors import BudgetError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.measurement import Measurement
-from dp_dask.pipeline import pseudo_observation
-from dp_dask.public.simulation import Width, expected_width
+from dp_dask.private.reduce import columns_of
+from dp_dask.public.observation import Observation
+from dp_dask.public.observe import planned
+from dp_dask.public.simulation import Width, expected_widths
 
 __all__ = ["Check", "Forecast", "check"]
 
@@ -27,12 +30,12 @@ class Forecast:
     """What one measurement would release and how wide its posterior is expected to be."""
 
     measurement: str
-    parameter: str
+    parameters: tuple[str, ...]
     epsilon: Decimal
-    sensitivity: float  # in the units of the column
-    noise_scale: float  # of the sum, in the units of the column
+    sensitivity: float  # in the units of the statistic
+    noise_scale: float  # of the sum, in the units of the statistic
     unit: float
-    width: Width | None  # None where n is private and no expected_records is given
+    widths: tuple[Width, ...]  # a parameter each; none where n is private and no expected_records is given
     warnings: tuple[str, ...]
 
 
@@ -52,7 +55,7 @@ def check(pipeline: Pipeline) -> Check:
 
     Reads no record. Raises SourceError for a missing file or column, or one that holds no numbers.
     """
-    pipeline.source.check(pipeline.columns)
+    pipeline.source.check(*columns_of([m.request.statistic for m in pipeline.measurements]))
     balance, refusal = _budget(pipeline)
     forecasts = tuple(_forecast(m, pipeline) for m in pipeline.measurements)
     return Check(dataset=pipeline.dataset, cost=pipeline.epsilon, balance=balance, refusal=refusal, forecasts=forecasts)
@@ -78,19 +81,19 @@ def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
 
 def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     statistic = m.request.statistic
-    like = pseudo_observation(m, pipeline.expected_n)
-    width = None
-    if like.n is not None or like.expected_n is not None:
-        width = expected_width(np.random.default_rng(SEED), like, m.prior, REPLICATES)
-    unit = statistic.grid.unit
+    like = planned(m.request, m.model, pipeline.expected_n)
+    widths: tuple[Width, ...] = ()
+    if isinstance(like, Observation) and (like.n is not None or like.expected_n is not None):
+        widths = expected_widths(np.random.default_rng(SEED), like, m.prior, REPLICATES)
+    unit = statistic.units[0]
     return Forecast(
         measurement=m.name,
-        parameter=m.model.parameter,
+        parameters=m.model.parameters,
         epsilon=m.request.epsilon,
         sensitivity=statistic.sensitivity(m.request.neighbours) * unit,
         noise_scale=like.scale * unit,
         unit=unit,
-        width=width,
+        widths=widths,
         warnings=tuple(_warnings(m, like.n)),
     )
 
@@ -99,10 +102,12 @@ def _warnings(m: Measurement, n: int | None) -> list[str]:
     """Say what is allowed but seldom wanted."""
     statistic = m.request.statistic
     found = []
-    if statistic.outside is Outside.TRUNCATE and m.model.natural_bounds is None:
+    if getattr(statistic, "outside", None) is Outside.TRUNCATE and m.model.natural_bounds is None:
         found.append("truncate: the posterior may have two modes; clamp is usually narrower")
-    if statistic.outside is Outside.TRUNCATE and statistic.grid.largest > 2 * (statistic.grid.upper - statistic.grid.lower):
-        found.append("truncate with bounds far from zero: the sensitivity is the distance to zero; use clamp")
+    if isinstance(statistic, BoundedSum) and statistic.outside is Outside.TRUNCATE:
+        grid = statistic.grid
+        if grid.largest > 2 * (grid.upper - grid.lower):
+            found.append("truncate with bounds far from zero: the sensitivity is the distance to zero; use clamp")
     if m.request.epsilon > 10:  # noqa: PLR2004
         found.append(f"epsilon {m.request.epsilon} protects little; 0.1 to 1 is usual")
     if n is not None and n < 10:  # noqa: PLR2004

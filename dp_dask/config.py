@@ -48,11 +48,6 @@ class Pipeline:
         """The cost of all measurements together, equal requests counted once."""
         return sum((request.epsilon for request in {m.request for m in self.measurements}), Decimal(0))
 
-    @property
-    def columns(self) -> list[str]:
-        """The columns that are read."""
-        return sorted({m.request.statistic.column for m in self.measurements})
-
 
 @dataclass(frozen=True, slots=True)
 class Inference:

@@ -10,17 +10,18 @@ from typing import Any
 from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside
-from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, choose_grid
+from dp_dask.core.cells import choose_cells
+from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid
 from dp_dask.core.names import NAME, is_name
-from dp_dask.core.priors import Prior
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.release import Request
 from dp_dask.core.statistic import BoundedSum
-from dp_dask.models import Model
+from dp_dask.core.table_sum import TableSum, make_table, wanted_cells
 
-__all__ = ["Measurement", "Privacy", "make_measurements", "make_model", "make_prior"]
+__all__ = ["Measurement", "Privacy", "make_measurements", "make_model", "make_prior", "make_statistic"]
 
 MODELS = "dp_dask.models"
+MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
 RESERVED = ("model", "column", "bounds", "outside", "epsilon", "prior")
 
 
@@ -30,8 +31,8 @@ class Measurement:
 
     name: str
     model_name: str
-    model: Model
-    prior: Prior
+    model: Any
+    prior: Any
     request: Request
 
 
@@ -101,7 +102,7 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     if len(faults.problems) > before or privacy is None or model is None or prior is None or epsilon is None or bounds is None:
         return None
     try:
-        statistic = _statistic(column, bounds, outside, privacy, is_integer=cls.is_integer, epsilon=float(epsilon))
+        statistic = make_statistic(model, column, bounds, outside, privacy, float(epsilon))
     except ValueError as error:
         faults.add(f"{path}.bounds", str(error))
         return None
@@ -109,19 +110,41 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request)
 
 
-def _statistic(
-    column: str, bounds: Bounds, outside: Outside, privacy: Privacy, *, is_integer: bool, epsilon: float
-) -> BoundedSum:
+def make_statistic(
+    model: Any, column: str, bounds: Bounds, outside: Outside, privacy: Privacy, epsilon: float
+) -> BoundedSum | TableSum:
+    """Choose grid, units and the count's weight of a model's statistic from public facts; raises ValueError."""
     expected = None if privacy.expected_records is None else round(privacy.expected_records)
     n = privacy.n if privacy.neighbours is Neighbours.REPLACE else expected
-    grid = choose_grid(bounds, outside=outside, neighbours=privacy.neighbours, is_integer=is_integer, epsilon=epsilon, n=n)
-    if grid.high - grid.low > MOST_CELLS:
-        msg = "truncate with bounds so far from zero for their width: the sensitivity is the distance to zero; use outside: clamp"
-        raise ValueError(msg)
-    grid.check_headroom(MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1))
+    largest_n = MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1)
+    if model.spacing is None:
+        grid = choose_grid(
+            bounds, outside=outside, neighbours=privacy.neighbours, is_integer=model.is_integer, epsilon=epsilon, n=n
+        )
+        if grid.high - grid.low > MOST_CELLS:
+            msg = "truncate with bounds so far from zero: the sensitivity is the distance to zero; use outside: clamp"
+            raise ValueError(msg)
+        made: BoundedSum | TableSum = BoundedSum(column=column, bounds=bounds, outside=outside, grid=grid)
+    else:
+        made = _table_sum(model, column, bounds, outside, wanted_cells(n, epsilon))
+    check_headroom(made.largest, largest_n)
+    if privacy.neighbours is Neighbours.REPLACE:
+        return made
     # Half the largest contribution: within 10 % of the best share for the count.
-    weight = 0 if privacy.neighbours is Neighbours.REPLACE else max(1, round(grid.largest / 2))
-    return BoundedSum(column=column, bounds=bounds, outside=outside, grid=grid, count_weight=weight)
+    return dataclasses.replace(made, count_weight=max(1, round(made.sensitivity(Neighbours.ADD_REMOVE) / 2)))
+
+
+def _table_sum(model: Any, column: str, bounds: Bounds, outside: Outside, wanted: int) -> TableSum:
+    is_scalar = len(model.parameters) == 1
+    size = wanted if is_scalar else min(wanted, MOST_JOINT_CELLS)
+    # A cell more or less changes nothing; four times as many as the statistic has units, so that rounding x adds little.
+    cells = choose_cells(bounds, model.spacing, is_integer=model.is_integer, wanted=4 * size)
+    middles = cells.middles(bounds)
+    t = model.statistic(middles)[None] if is_scalar else model.features(middles, bounds)
+    table, units, origins = make_table(t, n_units=size, is_centred=outside is Outside.CLAMP)
+    return TableSum(
+        column=column, bounds=bounds, outside=outside, cells=cells, table=table, units=units, origins=origins, count_weight=0
+    )
 
 
 def make_model(name: str, known: Any, path: str, faults: Faults) -> Any:

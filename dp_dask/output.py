@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,16 @@ from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
 from dp_dask.public.publication import Publication
 from dp_dask.public.report import Spending, render
 
-__all__ = ["run_folder", "run_json", "summaries_of", "write_inference", "write_posterior", "write_report_again", "write_run"]
+__all__ = [
+    "run_folder",
+    "run_json",
+    "summaries_json",
+    "summaries_of",
+    "write_inference",
+    "write_posterior",
+    "write_report_again",
+    "write_run",
+]
 
 
 def run_folder(run: Run, folder: Path) -> Path:
@@ -64,8 +75,21 @@ def write_posterior(
 
 
 def summaries_of(posteriors: Sequence[Posterior]) -> list[Summary]:
-    """Summarise each posterior."""
-    return [summarise(posterior) for posterior in posteriors]
+    """Summarise each parameter of each posterior."""
+    return list(chain.from_iterable(map(summarise, posteriors)))
+
+
+def summaries_json(summaries: Sequence[Summary]) -> dict[str, Any]:
+    """Return the summaries by measurement and parameter; what is not a finite number as null."""
+    told: dict[str, Any] = {}
+    for s in summaries:
+        fields = {
+            key: value if not isinstance(value, float) or math.isfinite(value) else None for key, value in asdict(s).items()
+        }
+        del fields["measurement"], fields["parameter"]
+        shared = {key: fields.pop(key) for key in ("model", "engine", "reason", "error")}
+        told.setdefault(s.measurement, {**shared, "parameters": {}})["parameters"][s.parameter] = fields
+    return told
 
 
 def write_report_again(folder: Path) -> Path:
@@ -94,7 +118,7 @@ def write_report_again(folder: Path) -> Path:
 def run_json(run: Run, summaries: Sequence[Summary], spending: Spending) -> dict[str, Any]:
     """Return what a machine wants to know of a run, in strict JSON; decimals as text."""
     return {
-        "schema": "dp-dask/run/1",
+        "schema": "dp-dask/run/2",
         "written_by": run.publication.written_by,
         "dataset": run.publication.dataset,
         "charged": str(spending.charged),
@@ -103,7 +127,7 @@ def run_json(run: Run, summaries: Sequence[Summary], spending: Spending) -> dict
         "left": str(spending.left),
         "draws": run.n_draws,
         "engine": run.engine,
-        "measurements": {s.measurement: {**asdict(s), "charged": s.measurement in run.charged} for s in summaries},
+        "measurements": {name: {**told, "charged": name in run.charged} for name, told in summaries_json(summaries).items()},
     }
 
 

@@ -24,11 +24,11 @@ from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise
 from dp_dask.measurement import Measurement, make_model, make_prior
-from dp_dask.private.reduce import reduce
+from dp_dask.private.reduce import columns_of, reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
 from dp_dask.public.engines import Inference
 from dp_dask.public.infer import ENGINES, infer
-from dp_dask.public.observation import Observation, observe
+from dp_dask.public.observe import observe, planned
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
 
@@ -107,7 +107,7 @@ def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progres
 
 def _reduce(pipeline: Pipeline, requests: list[Request], progress: Progress) -> Sensitive[Total]:
     statistics = [request.statistic for request in requests]
-    pipeline.source.check(sorted({statistic.column for statistic in statistics}))
+    pipeline.source.check(*columns_of(statistics))
     with pipeline.cluster.client() as client:
         return reduce(
             client,
@@ -141,7 +141,7 @@ def infer_from(
             Posterior(
                 measurement=name,
                 model=published.model,
-                parameter=model.parameter,
+                parameters=model.parameters,
                 prior=prior,
                 release=published.release,
                 inference=inference,
@@ -174,13 +174,13 @@ def select(publication: Publication, measurement: str | None) -> Publication:
 
 
 def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Progress = silent) -> dict[str, Uniformity]:
-    """Simulate this pipeline's models, priors, n, bounds and epsilons on its cluster and test every posterior's ranks.
+    """Simulate this pipeline's models, priors, n, bounds and epsilons on its cluster and test every parameter's ranks.
 
     The same entropy gives the same ranks on any cluster: a batch's number is its seed. Reads no record, charges nothing.
     """
     if pipeline.n is None and pipeline.expected_n is None:
         raise ConfigError.of("privacy.expected_records", "is missing; to simulate a private n takes a public guess of it")
-    likes = {m.name: pseudo_observation(m, pipeline.expected_n) for m in pipeline.measurements}
+    likes = {m.name: planned(m.request, m.model, pipeline.expected_n) for m in pipeline.measurements}
     batch = max(1, min(25, replicates // 16))
     sizes = [min(batch, replicates - start) for start in range(0, replicates, batch)]
     results: dict[str, Uniformity] = {}
@@ -196,16 +196,10 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
             for i, future in enumerate(futures):
                 parts.append(future.result())
                 progress(f"calibrating {m.name}", sum(sizes[: i + 1]), replicates)
-            results[m.name] = uniformity(np.concatenate(parts))
+            u = np.concatenate(parts)
+            for j, parameter in enumerate(m.model.parameters):
+                results[f"{m.name}.{parameter}"] = uniformity(u[:, j])
     return results
-
-
-def pseudo_observation(m: Measurement, expected_n: float | None) -> Observation:
-    """Return an observation with the measurement's scale and no data, for simulations to start from."""
-    statistic = m.request.statistic
-    scale = statistic.sensitivity(m.request.neighbours) / float(m.request.epsilon)
-    count = None if m.request.n is not None else 0
-    return Observation(model=m.model, statistic=statistic, n=m.request.n, scale=scale, y=0, count=count, expected_n=expected_n)
 
 
 def check_output(folder: Path) -> None:
@@ -233,5 +227,5 @@ def _published(m: Measurement, made: Release, expected_n: float | None) -> Publi
     return Published(model=m.model_name, known=_plain(m.model), prior=_plain(m.prior), expected_records=expected_n, release=made)
 
 
-def _plain(value: Any) -> dict[str, float]:
+def _plain(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from dp_dask.check import Check
 from dp_dask.gate.journal import Balance
+from dp_dask.output import summaries_json
 from dp_dask.pipeline import Progress, Run, silent
 from dp_dask.public.calibration import LEVEL, Uniformity
 from dp_dask.public.posterior import Summary
@@ -60,7 +61,7 @@ def run(result: Run, summaries: Sequence[Summary], folder: Path, *, as_json: boo
 def posteriors(summaries: Sequence[Summary], *, as_json: bool) -> None:
     """Show posteriors that were made from a public release."""
     if as_json:
-        _print_json({s.measurement: asdict(s) for s in summaries})
+        _print_json(summaries_json(summaries))
     else:
         _console().print(_posteriors(summaries))
 
@@ -89,20 +90,18 @@ def check(result: Check, *, as_json: bool) -> None:
         _print_json(plan)
         return
     console = _console()
-    table = _table("measurement", "epsilon", "sensitivity", "noise scale", "expected sd", "without privacy", "ratio")
+    table = _table("measurement", "parameter", "epsilon", "sensitivity", "noise scale", "expected sd", "without privacy", "ratio")
     for f in result.forecasts:
-        width = (
-            ("?", "?", "?")
-            if f.width is None
-            else (f"{f.width.private:.3g}", f"{f.width.non_private:.3g}", f"{f.width.ratio:.2f}")
-        )
-        table.add_row(f.measurement, str(f.epsilon), f"{f.sensitivity:.4g}", f"{f.noise_scale:.4g}", *width)
+        widths = [(f"{w.private:.3g}", f"{w.non_private:.3g}", f"{w.ratio:.2f}") for w in f.widths] or [("?", "?", "?")]
+        facts = (str(f.epsilon), f"{f.sensitivity:.4g}", f"{f.noise_scale:.4g}")
+        for parameter, width in zip(f.parameters, widths, strict=False):
+            table.add_row(f.measurement, parameter, *facts, *width)
     console.print("valid")
     console.print(table)
     for f in result.forecasts:
         for warning in f.warnings:
             console.print(f"{f.measurement}: {warning}")
-        if f.width is None:
+        if not f.widths:
             console.print(f"{f.measurement}: give privacy.expected_records, a public guess, to see the expected width")
     if balance is not None:
         console.print(f"budget of {balance.dataset}: {balance.left} left before, cost {result.cost}")
@@ -118,7 +117,7 @@ def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:
         _print_json({name: {**asdict(u), "passes": u.passes} for name, u in results.items()})
         return
     console = _console()
-    table = _table("measurement", "replicates", "gamma", "pass mark", "p-value", "KS distance", "verdict")
+    table = _table("parameter", "replicates", "gamma", "pass mark", "p-value", "KS distance", "verdict")
     for name, u in results.items():
         verdict = "can be believed" if u.passes else "CANNOT be believed"
         table.add_row(name, str(u.n), f"{u.gamma:.3g}", f"{u.pass_mark:.3g}", f"{u.p_value:.3g}", f"{u.ks:.3f}", verdict)

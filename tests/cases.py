@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside
-from dp_dask.core.grid import Grid, choose_grid
+from dp_dask.core.cells import choose_cells
+from dp_dask.core.grid import Grid
 from dp_dask.core.priors import Beta, Gamma, Normal
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.statistic import BoundedSum
+from dp_dask.core.table_sum import TableSum, make_table
+from dp_dask.measurement import Privacy, make_statistic
 from dp_dask.public.observation import Observation
 
 
@@ -34,10 +37,19 @@ CASES = [
     Case("bernoulli", {}, Beta(1, 1), Bounds(0, 1), (0.3, 1e-6, 0.999)),
     Case("exponential", {}, Gamma(1, 0.25), Bounds(0.0063, 0.9222), (1.5, 0.02, 60.0)),
     Case("geometric", {}, Beta(1, 1), Bounds(0, 30), (0.2, 0.003, 0.98)),
+    Case("gamma", {"shape": 3.0}, Gamma(1, 1), Bounds(0.5, 9), (1.0, 0.02, 40.0)),
+    Case("half_normal", {}, Gamma(1, 1), Bounds(0.1, 3), (1.0, 0.01, 200.0)),
+    Case("inverse_gamma", {"alpha": 3.0}, Gamma(1, 1), Bounds(0.05, 2), (1.0, 0.03, 20.0)),
+    Case("laplace", {"location": 1.0}, Gamma(1, 1), Bounds(-2, 5), (1.0, 0.05, 30.0)),
+    Case("negative_binomial", {"r": 2.5}, Beta(1, 1), Bounds(0, 20), (0.3, 0.01, 0.97)),
     Case("normal", {"sigma": 1.5}, Normal(0, 2), Bounds(-4, 5), (0.4, -7.0, 9.0)),
+    Case("pareto", {"m": 2.0}, Gamma(1, 1), Bounds(2, 40), (1.0, 0.3, 30.0)),
     Case("poisson", {}, Gamma(1, 0.1), Bounds(0, 37), (4.0, 0.01, 80.0)),
+    Case("rayleigh", {}, Gamma(1, 1), Bounds(0.2, 4), (1.0, 0.01, 100.0)),
+    Case("weibull", {"k": 1.7}, Gamma(1, 1), Bounds(0.1, 3), (1.0, 0.02, 40.0)),
 ]
 IDS = [case.name for case in CASES]
+BY_NAME = {case.name: case for case in CASES}
 
 
 def statistic(
@@ -47,13 +59,22 @@ def statistic(
     neighbours: Neighbours = Neighbours.REPLACE,
     epsilon: float = 1.0,
     n: int | None = 20,
-    grid: Grid | None = None,
-) -> BoundedSum:
-    grid = grid or choose_grid(
-        case.bounds, outside=outside, neighbours=neighbours, is_integer=case.model.is_integer, epsilon=epsilon, n=n
-    )
-    weight = 0 if neighbours is Neighbours.REPLACE else max(1, round(grid.largest / 2))
-    return BoundedSum(column="x", bounds=case.bounds, outside=outside, grid=grid, count_weight=weight)
+    grid: Grid | int | None = None,
+) -> BoundedSum | TableSum:
+    """The statistic that a pipeline file would get; on another grid, or with a table of so many cells, where one is given."""
+    if isinstance(grid, int):
+        cells = choose_cells(case.bounds, case.model.spacing, is_integer=False, wanted=grid)
+        t = case.model.statistic(cells.middles(case.bounds))[None]
+        table, units, origins = make_table(t, n_units=grid // 2, is_centred=outside is Outside.CLAMP)
+        made = TableSum(column="x", bounds=case.bounds, outside=outside, cells=cells, table=table, units=units, origins=origins)
+        weight = 0 if neighbours is Neighbours.REPLACE else max(1, made.largest // 2)
+        return replace(made, count_weight=weight)
+    if grid is not None:
+        weight = 0 if neighbours is Neighbours.REPLACE else max(1, round(grid.largest / 2))
+        return BoundedSum(column="x", bounds=case.bounds, outside=outside, grid=grid, count_weight=weight)
+    is_public = neighbours is Neighbours.REPLACE
+    privacy = Privacy(neighbours, n if is_public else None, None if is_public or n is None else float(n))
+    return make_statistic(case.model, "x", case.bounds, outside, privacy, epsilon)
 
 
 def observation(
@@ -63,7 +84,7 @@ def observation(
     epsilon: float,
     outside: Outside = Outside.CLAMP,
     neighbours: Neighbours = Neighbours.REPLACE,
-    grid: Grid | None = None,
+    grid: Grid | int | None = None,
     y: int = 0,
     count: int | None = None,
     expected_n: float | None = None,

@@ -259,7 +259,15 @@ def test_a_budget_that_is_no_positive_decimal_is_refused(folder, amount, message
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [("scale", 0), ("scale", 1e400), ("noisy_sum", 10**400), ("noisy_count", 3), ("id", "zz"), ("sensitivity", -1)],
+    [
+        ("scale", 0),
+        ("scale", 1e400),
+        ("noisy_sums", [10**400]),
+        ("noisy_sums", [1, 2]),
+        ("noisy_count", 3),
+        ("id", "zz"),
+        ("sensitivity", -1),
+    ],
 )
 def test_a_release_file_that_was_tampered_with_is_refused(folder, place, value):
     opened(folder)
@@ -281,7 +289,7 @@ def test_calibrate_with_a_private_n_asks_for_a_public_guess_of_it(folder):
     assert done.returncode == 2
     write(folder, changed(privacy={"neighbours": "add_remove", "expected_records": 30}))
     done = dp_dask(folder, "calibrate", "p.yaml", "--replicates", "20", "--json")
-    assert json.loads(done.stdout)["m"]["passes"]
+    assert json.loads(done.stdout)["m.rate"]["passes"]
 
 
 def test_a_private_n_is_released_inferred_and_reported(folder):
@@ -293,7 +301,7 @@ def test_a_private_n_is_released_inferred_and_reported(folder):
     assert "any one record added or left out" in page
     assert "noisy count" in page
     assert "public" not in page.split("Not protected:")[1].split("what was asked")[0]
-    assert 0.05 < told["measurements"]["m"]["mean"] < 2
+    assert 0.05 < told["measurements"]["m"]["parameters"]["rate"]["mean"] < 2
 
 
 def test_an_inference_is_written_with_its_release_and_never_over_a_run(folder):
@@ -313,8 +321,9 @@ def test_infer_takes_another_prior_and_refuses_a_wrong_one(folder):
     run = json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)
     release = run["folder"] + "/release.json"
     tight = json.loads(dp_dask(folder, "infer", release, "--prior", "{alpha: 500, beta: 1000}", "--json").stdout)
-    assert tight["m"]["mean"] == pytest.approx(0.5, abs=0.1)
-    assert tight["m"]["sd"] < run["measurements"]["m"]["sd"]
+    one, other = tight["m"]["parameters"]["rate"], run["measurements"]["m"]["parameters"]["rate"]
+    assert one["mean"] == pytest.approx(0.5, abs=0.1)
+    assert one["sd"] < other["sd"]
     for words, message in {
         ("--prior", "{alpha: 0, beta: 1}"): "alpha is 0.0",
         ("--prior", "{mu: 0}"): "unknown key",

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from cases import CASES, observation
+from cases import BY_NAME, observation
 
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Release, Request
@@ -27,22 +27,22 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium; apt-get
 def page():
     from dp_dask.public.infer import infer
 
-    case = CASES[2]
+    case = BY_NAME["geometric"]
     like = observation(case, n=500, epsilon=0.5, y=1900)
     request = Request(dataset="d<&>", statistic=like.statistic, neighbours=Neighbours.REPLACE, n=500, epsilon=Decimal("0.5"))
     release = Release(
         id="0f" * 16, created="2026-01-02T03:04:05+00:00", request=request, sampler="opendp 0", sensitivity=30, scale=60.0,
-        privacy_loss=0.5, noisy_sum=1900, noisy_count=None,
+        privacy_loss=0.5, noisy_sums=(1900,), noisy_count=None,
     )  # fmt: skip
     inference = infer(np.random.default_rng(1), like, case.prior, 4000)
     posteriors = [
-        Posterior(measurement=name, model="geometric", parameter="p", prior=case.prior, release=release, inference=inference)
+        Posterior(measurement=name, model="geometric", parameters=("p",), prior=case.prior, release=release, inference=inference)
         for name in ("visits", "a-rather-long-name-of-a-measurement")
     ]
     published = Published(model="geometric", known={}, prior={"alpha": 1, "beta": 1}, expected_records=None, release=release)
     publication = Publication(written_by="test", dataset="d<&>", measurements={p.measurement: published for p in posteriors})
     spending = Spending(charged=Decimal("0.5"), spent=Decimal("0.5"), granted=Decimal(2))
-    return render(publication, posteriors, [summarise(p) for p in posteriors], spending)
+    return render(publication, posteriors, [s for p in posteriors for s in summarise(p)], spending)
 
 
 def test_the_page_says_what_is_and_what_is_not_protected(page):

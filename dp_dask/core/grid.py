@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.privacy import Neighbours
 
-__all__ = ["MAX_PRIVATE_RECORDS", "MOST_CELLS", "Grid", "choose_grid"]
+__all__ = ["MAX_PRIVATE_RECORDS", "MOST_CELLS", "Grid", "check_headroom", "choose_grid"]
 
 MAX_PRIVATE_RECORDS = 2**40  # where n is private, the headroom is proven for this many records
 MAX_SUM = 2**61  # the noise keeps clear of int64's end by the other factor of four
@@ -63,12 +63,14 @@ class Grid:
 
     def check_headroom(self, n_max: int) -> None:
         """Raise ValueError unless ``n_max`` contributions can be summed in int64 with room for the noise."""
-        if n_max * self.largest >= MAX_SUM:
-            msg = (
-                f"{n_max} records of up to {self.largest} grid units could overflow the sum; "
-                "narrow the bounds or bring them nearer to zero"
-            )
-            raise ValueError(msg)
+        check_headroom(self.largest, n_max)
+
+
+def check_headroom(largest: int, n_max: int) -> None:
+    """Raise ValueError unless ``n_max`` integers of magnitude ``largest`` can be summed in int64 with room for the noise."""
+    if n_max * largest >= MAX_SUM:
+        msg = f"{n_max} records of up to {largest} units could overflow the sum; narrow the bounds or bring them nearer to zero"
+        raise ValueError(msg)
 
 
 def choose_grid(

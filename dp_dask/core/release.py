@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
+from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.statistic import BoundedSum
+from dp_dask.core.table_sum import TableSum
 
-__all__ = ["INSECURE", "Release", "Request"]
+__all__ = ["INSECURE", "AnyStatistic", "Release", "Request"]
+
+AnyStatistic = BoundedSum | TableSum | CategoryCounts
 
 ID_LENGTH = 32
 LARGEST_NOISY = 2**63
@@ -19,10 +23,10 @@ INSECURE = "insecure"  # the sampler's name where noise came from a seed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One noisy sum, in full: equal requests on the same data version share one release and one charge."""
+    """One noisy vector of sums, in full: equal requests on the same data version share one release and one charge."""
 
     dataset: str
-    statistic: BoundedSum
+    statistic: AnyStatistic
     neighbours: Neighbours
     n: int | None  # the public number of records under replace, None where it is private
     epsilon: Decimal
@@ -36,14 +40,19 @@ class Request:
             msg = f"n is {self.n}; it must not be negative"
             raise ValueError(msg)
 
+    @property
+    def has_count(self) -> bool:
+        """Whether the noisy count of all records is part of the release."""
+        return self.n is None and self.statistic.count_weight > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A noisy sum with all that inference needs; safe to print, store and publish.
+    """Noisy sums with all that inference needs; safe to print, store and publish.
 
-    ``noisy_sum`` (and ``noisy_count``, where n is private) are in grid units, each with independent discrete
+    ``noisy_sums`` (and ``noisy_count``, where a count is released) are in grid units, each with independent discrete
     Laplace noise, P(k) proportional to exp(-|k| / scale). In the units of the statistic a noise of one
-    grid unit is ``statistic.grid.unit``. ``privacy_loss`` is what OpenDP's privacy map gives for ``scale`` and
+    grid unit in coordinate j is ``statistic.units[j]``. ``privacy_loss`` is what OpenDP's privacy map gives for ``scale`` and
     ``sensitivity``, rounded outwards; it never exceeds ``request.epsilon``.
     """
 
@@ -55,7 +64,7 @@ class Release:
     sensitivity: int
     scale: float
     privacy_loss: float
-    noisy_sum: int
+    noisy_sums: tuple[int, ...]
     noisy_count: int | None
 
     def __post_init__(self) -> None:
@@ -69,9 +78,12 @@ class Release:
         if self.sensitivity != promised or self.scale * float(self.request.epsilon) < self.sensitivity * (1 - 1e-9):
             msg = "scale or sensitivity is less than the request's epsilon needs"
             raise ValueError(msg)
-        if (self.noisy_count is None) is (self.request.n is None):
-            msg = "noisy_count is given where n is private, and nowhere else"
+        if len(self.noisy_sums) != len(self.request.statistic.units):
+            msg = "there must be one noisy sum for each coordinate of the statistic"
             raise ValueError(msg)
-        if max(abs(self.noisy_sum), abs(self.noisy_count or 0)) >= LARGEST_NOISY:
+        if (self.noisy_count is None) is self.request.has_count:
+            msg = "noisy_count is given where n is private and the statistic gives it a weight, and nowhere else"
+            raise ValueError(msg)
+        if max(*map(abs, self.noisy_sums), abs(self.noisy_count or 0)) >= LARGEST_NOISY:
             msg = "a noisy sum is beyond what 64 bits hold"
             raise ValueError(msg)

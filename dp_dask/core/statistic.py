@@ -1,8 +1,9 @@
-"""BoundedSum: the statistic that leaves the records, and Total, its value over some of them."""
+"""What leaves the records: a statistic is a bounded map of a record to integers; Total is its sum over some of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,35 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.grid import Grid
 from dp_dask.core.privacy import Neighbours
 
-__all__ = ["BoundedSum", "Total"]
+__all__ = ["BoundedSum", "Statistic", "Total"]
+
+
+class Statistic(Protocol):
+    """A bounded map of one record to a vector of integers, and how far one record can move its sum."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        ...
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """What one grid unit of each coordinate is worth."""
+        ...
+
+    @property
+    def count_weight(self) -> int:
+        """The grid units that each record adds to the released count; 0 where no count is released."""
+        ...
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of one coordinate of a contribution."""
+        ...
+
+    def sensitivity(self, neighbours: Neighbours) -> int:
+        """Return the largest L1 change of the released vector between neighbours, in grid units."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +63,21 @@ class BoundedSum:
         if self.count_weight < 0:
             msg = f"count_weight is {self.count_weight}; it must not be negative"
             raise ValueError(msg)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """The grid's unit."""
+        return (self.grid.unit,)
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of a contribution."""
+        return self.grid.largest
 
     def sensitivity(self, neighbours: Neighbours) -> int:
         """Return the largest L1 change of the released vector between neighbours, in grid units.
@@ -63,7 +107,7 @@ class BoundedSum:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sums of several statistics over the same records, and how many records there were."""
+    """The sums of several statistics over the same records, one after the other, and how many records there were."""
 
     sums: tuple[int, ...]
     n_records: int

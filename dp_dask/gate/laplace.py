@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS
 from dp_dask.core.release import Release, Request
@@ -17,10 +19,10 @@ __all__ = ["release"]
 
 
 def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise) -> list[Release]:
-    """Add noise to every request's sum (and weighted count), once.
+    """Add noise to every coordinate of every request's sums (and weighted count), once.
 
     The whole is (sum of the epsilons)-differentially private by basic composition, each request by the theorem of
-    ``laplace_scale`` with the sensitivity of ``BoundedSum.sensitivity``. The result must reach the ledger before anything
+    ``laplace_scale`` with the statistic's own ``sensitivity``. The result must reach the ledger before anything
     else: see ``Ledger.commit``.
 
     Raises SourceError where n is public and the data have another number of records: n is the same
@@ -30,7 +32,15 @@ def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise)
     if refusal:
         raise SourceError(refusal)  # while no local variable of this frame holds an open total: reporters keep them
     total = reveal(sealed)
-    return [_release_one(value, total.n_records, request, noise) for value, request in zip(total.sums, requests, strict=True)]
+    ends = list(accumulate((len(request.statistic.units) for request in requests), initial=0))
+    if ends[-1] != len(total.sums):
+        refusal = "the sums are not those of the requested statistics"
+        raise ValueError(refusal)
+    parts = itertools.pairwise(ends)
+    return [
+        _release_one(total.sums[start:end], total.n_records, request, noise)
+        for (start, end), request in zip(parts, requests, strict=True)
+    ]
 
 
 def _refusal(n_records: int, requests: Sequence[Request]) -> str:
@@ -45,12 +55,12 @@ def _refusal(n_records: int, requests: Sequence[Request]) -> str:
     return ""
 
 
-def _release_one(value: int, n_records: int, request: Request, noise: Noise) -> Release:
+def _release_one(values: tuple[int, ...], n_records: int, request: Request, noise: Noise) -> Release:
     statistic = request.statistic
     sensitivity = statistic.sensitivity(request.neighbours)
     laplace = laplace_scale(sensitivity, request.epsilon)
-    exact = [value]
-    if request.n is None:
+    exact = list(values)
+    if request.has_count:
         exact.append(statistic.count_weight * n_records)
     noisy = noise.add_discrete_laplace(exact, laplace.scale)
     return Release(
@@ -61,6 +71,6 @@ def _release_one(value: int, n_records: int, request: Request, noise: Noise) -> 
         sensitivity=sensitivity,
         scale=laplace.scale,
         privacy_loss=laplace.privacy_loss,
-        noisy_sum=noisy[0],
-        noisy_count=noisy[1] if request.n is None else None,
+        noisy_sums=tuple(noisy[: len(values)]),
+        noisy_count=noisy[-1] if request.has_count else None,
     )

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Bounds
+from dp_dask.core.cells import Spacing
+from dp_dask.core.moments import PartialMoments
 from dp_dask.core.priors import Beta
-from dp_dask.models import PartialMoments
 
 __all__ = ["plugin"]
 
@@ -21,7 +22,8 @@ Floats = NDArray[np.float64]
 class Bernoulli:
     """P(x = 1) = p."""
 
-    parameter: ClassVar[str] = "p"
+    parameters: ClassVar[tuple[str, ...]] = ("p",)
+    spacing: ClassVar[Spacing | None] = None
     is_integer: ClassVar[bool] = True
     support: ClassVar[tuple[float, float]] = (0, 1)
     natural_bounds: ClassVar[Bounds | None] = Bounds(0, 1)
@@ -34,6 +36,10 @@ class Bernoulli:
     def sf(self, x: Floats | float, theta: Floats) -> Floats:
         """1 below 0, p below 1, else 0."""
         return np.where(x < 0, 1.0, np.where(x < 1, theta, 0.0))
+
+    def statistic(self, x: Floats) -> Floats:
+        """Return x itself."""
+        return x
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
         """Two terms."""

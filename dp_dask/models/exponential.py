@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp_dask.core.bounds import Bounds
+from dp_dask.core.cells import Spacing
+from dp_dask.core.moments import PartialMoments
 from dp_dask.core.priors import Gamma
-from dp_dask.models import PartialMoments
 
 __all__ = ["plugin"]
 
@@ -23,7 +24,8 @@ Floats = NDArray[np.float64]
 class Exponential:
     """P(x > t) = exp(-rate t)."""
 
-    parameter: ClassVar[str] = "rate"
+    parameters: ClassVar[tuple[str, ...]] = ("rate",)
+    spacing: ClassVar[Spacing | None] = None
     is_integer: ClassVar[bool] = False
     support: ClassVar[tuple[float, float]] = (0, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
@@ -36,6 +38,10 @@ class Exponential:
     def sf(self, x: Floats | float, theta: Floats) -> Floats:
         """exp(-rate x)."""
         return np.exp(-theta * np.maximum(x, 0))
+
+    def statistic(self, x: Floats) -> Floats:
+        """Return x itself."""
+        return x
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
         """Memoryless: E[(x - a)^k; a <= x <= b] = exp(-rate a) k! / rate^k P(k + 1, rate (b - a)), P incomplete gamma."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp_dask.core.bounds import Bounds
+from dp_dask.core.cells import Spacing
+from dp_dask.core.moments import PartialMoments
 from dp_dask.core.priors import Beta
-from dp_dask.models import PartialMoments
 
 __all__ = ["plugin"]
 
@@ -24,7 +25,8 @@ LARGEST = 1 - 2.0**-53
 class Geometric:
     """P(x = k) = p (1 - p)^k."""
 
-    parameter: ClassVar[str] = "p"
+    parameters: ClassVar[tuple[str, ...]] = ("p",)
+    spacing: ClassVar[Spacing | None] = None
     is_integer: ClassVar[bool] = True
     support: ClassVar[tuple[float, float]] = (0, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
@@ -37,6 +39,10 @@ class Geometric:
     def sf(self, x: Floats | float, theta: Floats) -> Floats:
         """(1 - p)^(floor(x) + 1)."""
         return np.exp(np.maximum(np.floor(x) + 1, 0) * _log_q(theta))
+
+    def statistic(self, x: Floats) -> Floats:
+        """Return x itself."""
+        return x
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
         """Memoryless, with factorial moments E[(y)_k; y <= R] = k! (q / p)^k I_p(k + 1, R - k + 1), I incomplete beta."""

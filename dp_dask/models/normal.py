@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp_dask.core.bounds import Bounds
+from dp_dask.core.cells import Spacing
+from dp_dask.core.moments import PartialMoments
 from dp_dask.core.priors import Normal as NormalPrior
-from dp_dask.models import PartialMoments
 
 __all__ = ["plugin"]
 
@@ -25,7 +26,8 @@ class Normal:
 
     sigma: float
 
-    parameter: ClassVar[str] = "mu"
+    parameters: ClassVar[tuple[str, ...]] = ("mu",)
+    spacing: ClassVar[Spacing | None] = None
     is_integer: ClassVar[bool] = False
     support: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
@@ -43,6 +45,10 @@ class Normal:
     def sf(self, x: Floats | float, theta: Floats) -> Floats:
         """Phi((mu - x) / sigma)."""
         return special.ndtr((theta - x) / self.sigma)
+
+    def statistic(self, x: Floats) -> Floats:
+        """Return x itself."""
+        return x
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
         """With z = (x - mu) / sigma: Phi, E[z] = phi(a) - phi(b), E[z^2] = Phi + a phi(a) - b phi(b)."""

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp_dask.core.bounds import Bounds
+from dp_dask.core.cells import Spacing
+from dp_dask.core.moments import PartialMoments
 from dp_dask.core.priors import Gamma
-from dp_dask.models import PartialMoments
 
 __all__ = ["plugin"]
 
@@ -24,7 +25,8 @@ LARGEST_RATE = 1e15  # numpy's sampler ends near 2^63
 class Poisson:
     """Counts with mean and variance ``rate``."""
 
-    parameter: ClassVar[str] = "rate"
+    parameters: ClassVar[tuple[str, ...]] = ("rate",)
+    spacing: ClassVar[Spacing | None] = None
     is_integer: ClassVar[bool] = True
     support: ClassVar[tuple[float, float]] = (0, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
@@ -46,6 +48,10 @@ class Poisson:
         below = self.cdf(high, theta) - self.cdf(low, theta)
         above = self.sf(low, theta) - self.sf(high, theta)
         return np.where(self.cdf(high, theta) < 0.5, below, above)  # noqa: PLR2004
+
+    def statistic(self, x: Floats) -> Floats:
+        """Return x itself."""
+        return x
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
         """Factorial moments: E[(x)_k; a <= x <= b] = rate^k P(a - k <= x <= b - k)."""

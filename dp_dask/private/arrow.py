@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["is_numeric", "values_and_validity"]
+__all__ = ["is_numeric", "is_text", "values_and_validity"]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -26,6 +26,14 @@ def is_numeric(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return is_numeric(kind.value_type)
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type holds texts."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     return any(test(kind) for test in tests)
 
 

@@ -12,18 +12,23 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
+from operator import add
 from typing import TYPE_CHECKING, Any
 
+from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.release import AnyStatistic
 from dp_dask.core.sensitive import Sensitive, reveal
-from dp_dask.core.statistic import BoundedSum, Total
+from dp_dask.core.statistic import Total
 from dp_dask.errors import ClusterError, SourceError
-from dp_dask.private.kernels import new_scratch, sum_array
+from dp_dask.private.kernels import new_scratch
 from dp_dask.private.sources import Source, Split
+from dp_dask.private.sums import sum_batch
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["Failure", "reduce", "reduce_split"]
+__all__ = ["Failure", "columns_of", "reduce", "reduce_split"]
 
 ATTEMPTS = 3
 
@@ -37,7 +42,7 @@ class Failure:
     is_transient: bool = False
 
 
-def reduce_split(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Sensitive[Total] | Failure:
+def reduce_split(source: Source, split: Split, statistics: Sequence[AnyStatistic]) -> Sensitive[Total] | Failure:
     """Sum the statistics over one split, on a worker; failures of the disk are tried again there."""
     outcome: Sensitive[Total] | Failure = Failure(split.index, "not tried")
     for _ in range(ATTEMPTS):
@@ -47,10 +52,10 @@ def reduce_split(source: Source, split: Split, statistics: Sequence[BoundedSum])
     return outcome
 
 
-def _attempt(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Sensitive[Total] | Failure:
+def _attempt(source: Source, split: Split, statistics: Sequence[AnyStatistic]) -> Sensitive[Total] | Failure:
     message, is_transient, name = "", False, ""
-    total = Total((0,) * len(statistics), 0)
     try:
+        total = Total((0,) * sum(len(statistic.units) for statistic in statistics), 0)
         for part in split.parts:
             name = part.path
             total += _sum_part(source, Split(split.index, (part,)), statistics)
@@ -67,23 +72,30 @@ def _attempt(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> 
     return Failure(split.index, message, is_transient)
 
 
-def _sum_part(source: Source, split: Split, statistics: Sequence[BoundedSum]) -> Total:
+def _sum_part(source: Source, split: Split, statistics: Sequence[AnyStatistic]) -> Total:
     scratch = new_scratch()
-    columns = sorted({statistic.column for statistic in statistics})
-    sums = [0] * len(statistics)
+    columns, texts = columns_of(statistics)
+    sums = [(0,) * len(statistic.units) for statistic in statistics]
     n_records = 0
-    for batch in source.read(split, columns):
+    for batch in source.read(split, columns, texts):
         n_records += batch.n_records
         for j, statistic in enumerate(statistics):
-            sums[j] += sum_array(statistic, batch.columns[statistic.column], scratch)
+            sums[j] = tuple(map(add, sums[j], sum_batch(statistic, batch.columns, scratch)))
         del batch  # or its memory is held while the next is read, and both fall out of the cache
-    return Total(tuple(sums), n_records)
+    return Total(tuple(chain.from_iterable(sums)), n_records)
+
+
+def columns_of(statistics: Sequence[AnyStatistic]) -> tuple[list[str], frozenset[str]]:
+    """Return the columns that the statistics read, and which of them hold texts."""
+    columns = {column for statistic in statistics for column in statistic.columns}
+    texts = {s.column for s in statistics if isinstance(s, CategoryCounts) and s.is_text}
+    return sorted(columns), frozenset(texts)
 
 
 def reduce(
     client: Client,
     source: Source,
-    statistics: Sequence[BoundedSum],
+    statistics: Sequence[AnyStatistic],
     *,
     progress: Callable[[int, int], None],
     stall_timeout: float,

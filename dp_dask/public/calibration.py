@@ -44,22 +44,23 @@ class Uniformity:
 
 
 def ranks(seed: np.random.SeedSequence, like: Observation, prior: Prior, n: int, engine: str) -> Floats:
-    """Simulate ``n`` truths and releases like this one; return the randomised rank of each truth in its posterior.
+    """Simulate ``n`` truths and releases like this one; return the randomised rank of each truth in its posterior [n, parameter].
 
     A tabulated posterior gives the rank among infinitely many draws, another the rank among 63 of them, ties and gaps broken
     at random: u = (rank + U) / 64.
     """
     rng = np.random.default_rng(seed)
-    u = np.empty(n)
+    u = np.empty((n, len(like.model.parameters)))
     for i in range(n):
-        theta = float(prior.rvs(rng, 1)[0])
-        pseudo = simulate(rng, like, theta).observation
+        theta = np.atleast_1d(prior.rvs(rng, 1)[0])
+        pseudo = simulate(rng, like, float(theta[0])).observation
         inference = infer(rng, pseudo, prior, RANK_DRAWS, engine)
         if inference.grid is not None:
-            u[i] = inference.grid.cdf(theta)
+            u[i] = inference.grid.cdf(float(theta[0]))
         else:
-            draws = rng.permutation(inference.draws.ravel())[:RANK_DRAWS]
-            u[i] = (np.sum(draws < theta) + rng.random() * (1 + np.sum(draws == theta))) / (RANK_DRAWS + 1)
+            draws = rng.permutation(inference.draws.reshape(-1, len(theta)))[:RANK_DRAWS]
+            ties = 1 + np.sum(draws == theta, axis=0)
+            u[i] = (np.sum(draws < theta, axis=0) + rng.random(len(theta)) * ties) / (RANK_DRAWS + 1)
     return u
 
 

@@ -31,9 +31,9 @@ def frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[R
     reach = np.abs(y - observation.n_guess * mean) + 12 * np.sqrt(n * variance) + TAIL * scale
     if observation.n is None:
         reach = reach + np.abs(mean) * (n - observation.n_guess)
-    grid = observation.statistic.grid
-    outside = max(y - n * grid.high, n * grid.low - y, 0)
-    period = math.ceil(min(2 * reach.max(), n * (grid.high - grid.low) + 2 * TAIL * scale + 2 * outside)) + 2
+    low, high = observation.low, observation.high
+    outside = max(y - n * high, n * low - y, 0)
+    period = math.ceil(min(2 * reach.max(), n * (high - low) + 2 * TAIL * scale + 2 * outside)) + 2
     period += 1 - period % 2
     return _undamped(observation, cells, pmf, period), period
 

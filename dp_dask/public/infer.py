@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dp_dask.core import plugins
 from dp_dask.core.priors import Prior
+from dp_dask.errors import InferenceError
 from dp_dask.public.engines import Inference, edgeworth, guide, independent, lattice
 from dp_dask.public.grid import FINE, find_cells
 from dp_dask.public.observation import Observation
+from dp_dask.public.observe import AnyObservation
 
 __all__ = ["AUTO", "ENGINES", "infer"]
 
@@ -20,9 +24,11 @@ ALWAYS_EXACT = 30  # records: below, the correction's error estimate may be 4 ti
 LARGEST_ERROR = 0.02  # total variation
 
 
-def infer(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int, engine: str = AUTO) -> Inference:
+def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_draws: int, engine: str = AUTO) -> Inference:
     """Draw from p(theta | release); raises InferenceError where the engine cannot serve the model."""
     if engine == AUTO:
+        if not isinstance(observation, Observation):
+            raise InferenceError("no engine serves a release of several sums")
         return _auto(rng, observation, prior, n_draws)
     chosen: Inference = plugins.load(FOLDER, engine)(rng, observation, prior, n_draws)
     return chosen

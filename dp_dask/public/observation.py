@@ -1,21 +1,20 @@
-"""Observation: a release seen through its model, with the exact law of one record's contribution."""
+"""Observation: a one-dimensional release seen through its model, with the exact law of one record's contribution."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from dp_dask.core.bounds import Outside
-from dp_dask.core.grid import MOST_CELLS
-from dp_dask.core.release import Release
+from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.statistic import BoundedSum
-from dp_dask.errors import InferenceError
+from dp_dask.core.table_sum import TableSum
 from dp_dask.models import Model
 
-__all__ = ["Moments", "Observation", "observe"]
+__all__ = ["Moments", "Observation", "of_table", "outer_edges", "probabilities"]
 
 Floats = NDArray[np.float64]
 
@@ -38,54 +37,55 @@ class Observation:
     """
 
     model: Model
-    statistic: BoundedSum
+    statistic: BoundedSum | TableSum
     n: int | None
     scale: float
     y: int
     count: int | None
     expected_n: float | None
 
-    def pmf(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return the possible contributions [cells] and their probabilities [theta, cells], rounding included.
+    @property
+    def low(self) -> int:
+        """The smallest contribution that a record can make, the zero of a null included."""
+        statistic = self.statistic
+        return statistic.grid.low if isinstance(statistic, BoundedSum) else min(int(statistic.rows.min()), 0)
 
-        Differences of the model's cdf at the preimages of the grid's cells, each taken in the tail where both terms
-        are small; clamping adds the tails to the end cells, truncation adds them to the cell of 0.
+    @property
+    def high(self) -> int:
+        """The largest contribution that a record can make, the zero of a null included."""
+        statistic = self.statistic
+        return statistic.grid.high if isinstance(statistic, BoundedSum) else max(int(statistic.rows.max()), 0)
+
+    @property
+    def origin(self) -> int:
+        """What a contribution of 0 stands for, in grid units of the statistic."""
+        statistic = self.statistic
+        return statistic.grid.origin if isinstance(statistic, BoundedSum) else statistic.origins[0]
+
+    def pmf(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the possible contributions [cells], consecutive integers, and their probabilities [theta, cells].
+
+        The rounding to the grid is part of the law.
+        Clamping adds the tails to the end cells of the bounds, truncation adds them to the contribution 0.
         """
-        grid = self.statistic.grid
-        indices = np.arange(grid.lower, grid.upper + 1)
-        edges = self._upper_edges(indices[:-1])
-        below, above = self._outer_edges()
-        ends = np.concatenate([[below], edges, [above]])
+        statistic = self.statistic
         column = np.asarray(theta, dtype=np.float64)[:, None]
-        cdf, sf = self.model.cdf(ends, column), self.model.sf(ends, column)
-        inside = np.where(cdf[:, 1:] < 0.5, np.diff(cdf), -np.diff(sf))  # noqa: PLR2004
-        np.maximum(inside, 0, out=inside)
-        low, high = cdf[:, 0], sf[:, -1]
+        if isinstance(statistic, TableSum):
+            inside, tails = of_table(self.model, statistic, column)
+            support = np.arange(self.low, self.high + 1)
+            return support.astype(np.float64), _gather(inside, tails, statistic.rows[0] - self.low, -self.low, len(support))
+        grid = statistic.grid
+        indices = np.arange(grid.lower, grid.upper + 1)
+        edges: Floats = np.asarray((indices[:-1] + 0.5) * grid.unit, dtype=np.float64)
+        inside, tails = probabilities(self.model, statistic, indices[:-1], edges, column)
         cells = indices - grid.origin
-        if self.statistic.outside is Outside.CLAMP:
-            inside[:, 0] += low
-            inside[:, -1] += high
+        if statistic.outside is Outside.CLAMP:
             return cells.astype(np.float64), inside
         support = np.arange(grid.low, grid.high + 1)
         full = np.zeros((len(inside), len(support)))
         full[:, cells[0] - grid.low : cells[-1] - grid.low + 1] = inside
-        full[:, -grid.low] += low + high
+        full[:, -grid.low] += tails
         return support.astype(np.float64), full
-
-    def _upper_edges(self, indices: NDArray[np.int64]) -> Floats:
-        """Return e_j with P(rint(x / unit) <= j) = cdf(e_j): ties of whole numbers go to the even cell."""
-        edges: Floats = np.asarray((indices + 0.5) * self.statistic.grid.unit, dtype=np.float64)
-        if not self.model.is_integer:
-            return edges
-        is_tie = edges == np.floor(edges)
-        return np.where(is_tie & (indices % 2 != 0), edges - 1, np.floor(edges)).astype(np.float64)
-
-    def _outer_edges(self) -> tuple[float, float]:
-        """Return a, b with P(x < lower) = cdf(a) and P(x > upper) = sf(b)."""
-        bounds = self.statistic.bounds
-        if self.model.is_integer:
-            return np.ceil(bounds.lower) - 1, np.floor(bounds.upper)
-        return bounds.lower, bounds.upper
 
     def moments(self, theta: Floats) -> Moments:
         """Sum the moments over the cells: exact for the rounded statistic, and stable at extreme theta."""
@@ -100,19 +100,24 @@ class Observation:
 
     def quick_moments(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return mean and variance of the contribution from the model's closed forms, without the rounding."""
-        bounds, grid = self.statistic.bounds, self.statistic.grid
-        zero = grid.origin * grid.unit
+        bounds, statistic = self.statistic.bounds, self.statistic
+        unit = statistic.units[0]
+        zero = self.origin * unit
         _, first, second = self.model.partial_moments(theta, bounds.lower, bounds.upper, zero)
-        if self.statistic.outside is Outside.CLAMP:
-            below, above = self._outer_edges()
+        if statistic.outside is Outside.CLAMP:
+            below, above = outer_edges(self.model, bounds)
             low = self.model.cdf(below, theta)
             high = self.model.sf(above, theta)
-            # A clamped record counts as the end cell, which is the bound rounded to the grid.
-            lower, upper = grid.lower * grid.unit - zero, grid.upper * grid.unit - zero
+            # A clamped record counts as the end cell, which is the bound's statistic rounded to the grid.
+            if isinstance(statistic, BoundedSum):
+                ends = statistic.grid.lower - statistic.grid.origin, statistic.grid.upper - statistic.grid.origin
+            else:
+                ends = int(statistic.rows[0, 0]), int(statistic.rows[0, -1])
+            lower, upper = ends[0] * unit, ends[1] * unit
             first = first + lower * low + upper * high
             second = second + lower**2 * low + upper**2 * high
         variance = np.maximum(second - first**2, 0)
-        return first / grid.unit, variance / grid.unit**2
+        return first / unit, variance / unit**2
 
     @property
     def n_guess(self) -> float:
@@ -123,19 +128,46 @@ class Observation:
         return max(count / self.statistic.count_weight, 0.0)
 
 
-def observe(release: Release, model: Model, expected_n: float | None = None) -> Observation:
-    """See a release through a model; raises InferenceError for a grid that no engine could hold."""
-    request = release.request
-    grid = request.statistic.grid
-    if grid.high - grid.low > MOST_CELLS or (request.n is None and request.statistic.count_weight < 1):
-        msg = f"the release's grid has more than {MOST_CELLS} cells, or its count no weight: it was not written by dp_dask"
-        raise InferenceError(msg)
-    return Observation(
-        model=model,
-        statistic=request.statistic,
-        n=request.n,
-        scale=release.scale,
-        y=release.noisy_sum,
-        count=release.noisy_count,
-        expected_n=expected_n,
-    )
+def outer_edges(model: Any, bounds: Bounds) -> tuple[float, float]:
+    """Return a, b with P(x < lower) = cdf(a) and P(x > upper) = sf(b)."""
+    if model.is_integer:
+        return np.ceil(bounds.lower) - 1, np.floor(bounds.upper)
+    return bounds.lower, bounds.upper
+
+
+def probabilities(
+    model: Any, statistic: BoundedSum | TableSum, indices: NDArray[np.int64], edges: Floats, *theta: Floats
+) -> tuple[Floats, Floats]:
+    """Return P(a record inside the bounds is in cell j) [theta, cell], and P(outside the bounds) [theta], 0 when clamping.
+
+    ``edges`` lie between neighbouring cells, ``indices`` are the lower ones' grid indices: a whole number at an edge goes to the
+    even cell. Differences of the model's cdf are taken in the tail where both terms are small; clamping adds the tails to the
+    end cells.
+    """
+    if model.is_integer:
+        is_tie = edges == np.floor(edges)
+        edges = np.where(is_tie & (indices % 2 != 0), edges - 1, np.floor(edges)).astype(np.float64)
+    below, above = outer_edges(model, statistic.bounds)
+    ends = np.concatenate([[below], edges, [above]])
+    cdf, sf = model.cdf(ends, *theta), model.sf(ends, *theta)
+    inside = np.where(cdf[:, 1:] < 0.5, np.diff(cdf), -np.diff(sf))  # noqa: PLR2004
+    np.maximum(inside, 0, out=inside)
+    if statistic.outside is Outside.CLAMP:
+        inside[:, 0] += cdf[:, 0]
+        inside[:, -1] += sf[:, -1]
+        return inside, np.zeros(len(inside))
+    return inside, cdf[:, 0] + sf[:, -1]
+
+
+def of_table(model: Any, statistic: TableSum, *theta: Floats) -> tuple[Floats, Floats]:
+    """Return the probabilities of a table's cells [theta, cell], and of a record outside the bounds [theta], 0 when clamping."""
+    cells = statistic.cells
+    return probabilities(model, statistic, cells.first + np.arange(cells.count - 1), cells.edges, *theta)
+
+
+def _gather(inside: Floats, tails: Floats, places: NDArray[np.int64], zero: int, size: int) -> Floats:
+    """Add the cells' probabilities up by the contribution that they make."""
+    gather = sparse.csr_array((np.ones(len(places)), places, np.arange(len(places) + 1)), shape=(len(places), size))
+    full: Floats = inside @ gather
+    full[:, zero] += tails
+    return full

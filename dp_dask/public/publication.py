@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,8 +20,8 @@ class Published:
     """One measurement: the release, and the model and prior that it was planned with."""
 
     model: str
-    known: dict[str, float]  # the model's known parameters
-    prior: dict[str, float]
+    known: dict[str, Any]  # the model's known parameters
+    prior: dict[str, Any]
     expected_records: float | None
     release: Release
 
@@ -30,7 +30,7 @@ class Published:
 class Publication:
     """The whole file; ``schema`` names its version."""
 
-    schema: Literal["dp-dask/release/1"] = "dp-dask/release/1"
+    schema: Literal["dp-dask/release/2"] = "dp-dask/release/2"
     written_by: str
     dataset: str
     measurements: dict[str, Published]

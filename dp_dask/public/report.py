@@ -13,15 +13,19 @@ import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.core.priors import Prior
+from dp_dask.core.bounds import Outside
+from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.privacy import Neighbours
-from dp_dask.core.release import INSECURE
-from dp_dask.public.posterior import INTERVAL, Posterior, Summary
+from dp_dask.core.release import INSECURE, Release
+from dp_dask.core.statistic import BoundedSum
+from dp_dask.public.posterior import INTERVAL, Posterior, Summary, prior_draws
 from dp_dask.public.publication import Publication
 
 __all__ = ["Spending", "render"]
 
+Floats = NDArray[np.float64]
 BINS = 60
+MOST_LISTED, MOST_PICTURES = 8, 4
 LARGEST_EXPONENT = 20  # above, the factor says nothing that its exponent does not
 
 
@@ -51,12 +55,12 @@ def render(
     rows = [
         {
             "posterior": posterior,
-            "summary": summary,
+            "summaries": [s for s in summaries if s.measurement == posterior.measurement],
             "request": posterior.release.request,
-            "noise": posterior.release.scale * posterior.release.request.statistic.grid.unit,
-            "picture": picture(posterior),
+            "statistic": in_words(posterior.release),
+            "pictures": pictures(posterior),
         }
-        for posterior, summary in zip(posteriors, summaries, strict=True)
+        for posterior in posteriors
     ]
     return environment.get_template("report.html").render(
         publication=publication,
@@ -78,22 +82,58 @@ def figures(value: float) -> str:
     return f"{value:.4g}"
 
 
-def picture(posterior: Posterior) -> str:
-    """Draw prior and posterior densities as inline SVG."""
+def in_words(release: Release) -> dict[str, str]:
+    """Say what was summed over the records, how much noise was added and what came out."""
+    statistic = release.request.statistic
+    if isinstance(statistic, CategoryCounts):
+        return {
+            "what": f"column {statistic.column}, counts of {len(statistic.categories)} categories, other values counted nowhere",
+            "noise": f"of scale {figures(release.scale)} on every count, sensitivity {release.sensitivity} in all",
+            "released": _listed([str(value) for value in release.noisy_sums]),
+        }
+    low, high = figures(statistic.bounds.lower), figures(statistic.bounds.upper)
+    outside = "moved to the nearest bound" if statistic.outside is Outside.CLAMP else "left out of the sum"
+    what = f"column {statistic.column}, bounds [{low}, {high}], records outside are {outside}"
+    unit = statistic.units[0]
+    if isinstance(statistic, BoundedSum):
+        summed = f"the sum of the column less {figures(statistic.grid.origin * unit)} a record"
+    else:
+        summed = f"{len(statistic.units)} sums of functions of the column, tabulated in the release file"
+    counted = ", and on the weighted count" if release.noisy_count is not None else ""
+    scale, sensitivity = figures(release.scale * unit), figures(release.sensitivity * unit)
+    released = f"{_listed([str(value) for value in release.noisy_sums])} in units of {figures(unit)}"
+    if release.noisy_count is not None:
+        released += f", noisy count {figures(release.noisy_count / statistic.count_weight)}"
+    noise = f"of scale {scale} on {summed}{counted} (sensitivity {sensitivity} in all)"
+    return {"what": what, "noise": noise, "released": released}
+
+
+def _listed(values: list[str]) -> str:
+    return ", ".join(values if len(values) <= MOST_LISTED else [*values[:MOST_LISTED], "..."])
+
+
+def pictures(posterior: Posterior) -> list[str]:
+    """Draw prior and posterior densities as inline SVG, one picture a parameter, of the first few."""
+    prior = prior_draws(posterior)
+    shown = list(posterior.variables().items())[:MOST_PICTURES]
+    return [_picture(posterior, name, draws.ravel(), prior[name].ravel()) for name, draws in shown]
+
+
+def _picture(posterior: Posterior, name: str, draws: Floats, prior: Floats) -> str:
     import matplotlib as mpl  # noqa: PLC0415  (half a second of imports)
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    draws = posterior.inference.draws.ravel()
     low, high = np.quantile(draws, [0.001, 0.999])
     margin = 0.5 * (high - low)
     heights, edges = np.histogram(draws, bins=BINS, range=(float(low - margin / 3), float(high + margin / 3)), density=True)
-    mpl.rcParams["svg.hashsalt"] = posterior.variable + posterior.release.id  # ids unlike those of the next picture
+    mpl.rcParams["svg.hashsalt"] = name + posterior.release.id  # ids unlike those of the next picture
     figure = Figure(figsize=(6, 2.6), layout="constrained")
     axes = figure.subplots()
     axes.stairs(heights, edges, fill=True, color="#2b6ca3", alpha=0.75, label="posterior")
-    theta = np.linspace(low - margin, high + margin, 400)
-    axes.plot(theta, _prior_density(posterior.prior, theta), color="#a34b2b", linewidth=1.6, linestyle="--", label="prior")
-    axes.set_xlabel(posterior.parameter)
+    theta, density = _prior_density(posterior, prior, float(low - margin), float(high + margin))
+    axes.plot(theta, density, color="#a34b2b", linewidth=1.6, linestyle="--", label="prior")
+    parameter = name.removeprefix(f"{posterior.measurement}.")
+    axes.set_xlabel(parameter)
     axes.set_yticks([])
     axes.set_xlim(low - margin, high + margin)
     axes.spines[["left", "top", "right"]].set_visible(False)
@@ -102,15 +142,20 @@ def picture(posterior: Posterior) -> str:
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = buffer.getvalue()
     svg = text[text.index("<svg") :]
-    label = f"prior and posterior density of {posterior.parameter}"
+    label = f"prior and posterior density of {parameter}"
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
 
 
-def _prior_density(prior: Prior, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the prior density of the parameter, 0 outside its range."""
+def _prior_density(posterior: Posterior, draws: Floats, low: float, high: float) -> tuple[Floats, Floats]:
+    """Return the prior density over the picture's range: in closed form for one parameter, else as a histogram of draws."""
+    prior = posterior.prior
+    if len(posterior.parameters) > 1:
+        heights, edges = np.histogram(draws, bins=BINS, range=(low, high))
+        return (edges[:-1] + edges[1:]) / 2, heights / (len(draws) * (edges[1] - edges[0]))
+    theta = np.linspace(low, high, 400)
     with np.errstate(all="ignore"):
         v = prior.coordinate(theta)
         step = 1e-6 * (1 + np.abs(v))
         slope = (prior.parameter(v + step) - prior.parameter(v - step)) / (2 * step)
         density = np.exp(prior.log_density(v)) / slope
-    return np.where(np.isfinite(density), density, 0.0)
+    return theta, np.where(np.isfinite(density), density, 0.0)

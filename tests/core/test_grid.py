@@ -108,12 +108,12 @@ def test_zero_is_always_among_the_contributions(statistic: BoundedSum):
 def test_headroom_ends_at_2_to_the_61():
     grid = Grid(unit=1.0, lower=-1, upper=1, origin=0)
     grid.check_headroom(2**61 - 1)
-    with pytest.raises(ValueError, match=r"^2305843009213693952 records of up to 1 grid units could overflow the sum; narrow"):
+    with pytest.raises(ValueError, match=r"^2305843009213693952 records of up to 1 units could overflow the sum; narrow"):
         grid.check_headroom(2**61)
 
 
 def test_headroom_counts_the_larger_side():
-    with pytest.raises(ValueError, match="of up to 8 grid units"):
+    with pytest.raises(ValueError, match="of up to 8 units"):
         Grid(unit=1.0, lower=-8, upper=1, origin=0).check_headroom(2**58)
 
 

@@ -48,7 +48,7 @@ def make_release(request: Request, *, sampler: str = "opendp 0", noisy_sum: int 
         sensitivity=sensitivity,
         scale=1.5 * sensitivity / float(request.epsilon),
         privacy_loss=float(request.epsilon) / 1.5,
-        noisy_sum=noisy_sum,
+        noisy_sums=(noisy_sum,),
         noisy_count=None if request.n is not None else 17,
     )
 

@@ -47,14 +47,14 @@ def test_under_replace_the_sum_alone_is_released_with_its_noise():
     noise = KnownNoise()
     [made] = release(sealed(SUM), [make_request("0.1")], noise)
     assert noise.calls == [([SUM], made.scale)]
-    assert (made.noisy_sum, made.noisy_count) == (SUM + 1, None)
+    assert (made.noisy_sums, made.noisy_count) == ((SUM + 1,), None)
 
 
 def test_under_add_remove_the_weighted_count_is_one_more_coordinate_of_the_same_call():
     noise = KnownNoise()
     [made] = release(sealed(SUM), [private_n(weight=15)], noise)
     assert noise.calls == [([SUM, 15 * COUNT], made.scale)]
-    assert (made.noisy_sum, made.noisy_count) == (SUM + 1, 15 * COUNT + 2)
+    assert (made.noisy_sums, made.noisy_count) == ((SUM + 1,), 15 * COUNT + 2)
 
 
 def test_sensitivity_scale_and_privacy_loss_are_recorded_as_they_are():
@@ -85,7 +85,7 @@ def test_each_request_has_its_own_epsilon_and_its_own_draw():
 def test_two_releases_of_one_total_differ():
     """By chance equal with probability about 1 / (4 scale) = 5e-14 each."""
     statistic = make_statistic(upper=2.0**45)
-    sums = {release(sealed(0), [make_request("10", statistic=statistic)], OpenDPNoise())[0].noisy_sum for _ in range(5)}
+    sums = {release(sealed(0), [make_request("10", statistic=statistic)], OpenDPNoise())[0].noisy_sums for _ in range(5)}
     assert len(sums) == 5
 
 
@@ -127,7 +127,7 @@ def test_any_number_of_records_is_accepted_where_n_is_private():
 
 
 def test_a_total_for_other_requests_is_refused():
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="not those of the requested statistics"):
         release(sealed(SUM, SUM), [make_request("0.1")], KnownNoise())
 
 

@@ -52,14 +52,14 @@ class Fake:
     def version(self) -> str:
         return "1"
 
-    def check(self, columns: list[str]) -> None:
+    def check(self, columns: list[str], texts: frozenset[str] = frozenset()) -> None:
         pass
 
     @property
     def root(self) -> Path:
         return Path()
 
-    def read(self, split: Split, columns: list[str]) -> Iterator[Batch]:
+    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:  # noqa: ARG002
         ATTEMPTS.append(split.index)
         yield Batch(dict.fromkeys(columns, pa.array([1.0, None])), 2)
         if split.index not in self.failing or ATTEMPTS.count(split.index) > self.failures:

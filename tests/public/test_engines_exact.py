@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cases import CASES, IDS, laplace_pmf, observation
+from cases import BY_NAME, CASES, IDS, laplace_pmf, observation
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.grid import Grid
@@ -24,9 +24,17 @@ every_outside = pytest.mark.parametrize("outside", list(Outside))
 GRIDS = {
     "bernoulli": Grid(unit=1.0, lower=0, upper=1, origin=0),
     "exponential": Grid(unit=0.25, lower=0, upper=4, origin=0),
+    "gamma": Grid(unit=2.0, lower=0, upper=4, origin=0),
     "geometric": Grid(unit=8.0, lower=0, upper=4, origin=0),
+    "half_normal": 7,
+    "inverse_gamma": 7,
+    "laplace": 7,
+    "negative_binomial": Grid(unit=4.0, lower=0, upper=5, origin=0),
     "normal": Grid(unit=2.0, lower=-2, upper=2, origin=0),
+    "pareto": 7,
     "poisson": Grid(unit=8.0, lower=0, upper=5, origin=0),
+    "rayleigh": 7,
+    "weibull": 7,
 }
 
 
@@ -44,13 +52,17 @@ def brute_force(like, theta, n, y):
 
 def contribution_law(like, theta):
     """P(c(x) = j) from the definition of c: the model's cdf between the points where c changes, found by bisection."""
-    model, contribute = like.model, like.statistic.contributions
+    model = like.model
+
+    def contribute(x):
+        return like.statistic.contributions(x).ravel()
+
     law: dict[int, float] = {}
     if model.is_integer:
         x = np.arange(0, 20_000.0)
         edges = x
     else:
-        low = np.linspace(-60 if model.support[0] < 0 else 0, 60, 2401)
+        low = np.linspace(-60 if model.support[0] < 0 else 0, 60, 24_001)
         x, high = low[:-1], low[1:].copy()
         changes = np.flatnonzero(contribute(low[:-1]) != contribute(high))
         left, right = x[changes].copy(), high[changes].copy()
@@ -194,7 +206,7 @@ def test_a_release_far_from_the_model_keeps_its_posterior():
     """A truncated exponential whose mean contribution is far above what any rate gives: against exact convolution in logs."""
     from fractions import Fraction
 
-    case, n, epsilon = CASES[1], 12, 40.0
+    case, n, epsilon = BY_NAME["exponential"], 12, 40.0
     like = observation(case, n=n, epsilon=epsilon, outside=Outside.TRUNCATE, grid=GRIDS["exponential"])
     like = replace(like, y=n * like.statistic.grid.high - 3)
     theta = np.array([0.5, 1.0, 2.0, 6.0])
@@ -225,7 +237,7 @@ def test_a_release_beyond_the_prior_is_refused_and_one_far_out_in_it_is_not():
     from dp_dask.core.priors import Normal
     from dp_dask.errors import InferenceError
 
-    case = CASES[3]
+    case = BY_NAME["normal"]
     like = observation(case, n=10_000, epsilon=1.0)
     near = replace(like, y=round(10_000 * 3.0 / like.statistic.grid.unit))
     assert infer(np.random.default_rng(1), near, Normal(-7, 1), 400).grid.mean == pytest.approx(3.0, abs=0.1)
@@ -237,6 +249,6 @@ def test_a_posterior_without_data_is_the_prior():
     from dp_dask.core.priors import Gamma
 
     for prior in (Gamma(0.05, 1), Gamma(1, 0.25), Gamma(50, 2)):
-        grid = infer(np.random.default_rng(1), observation(CASES[1], n=0, epsilon=1.0), prior, 400).grid
+        grid = infer(np.random.default_rng(1), observation(BY_NAME["exponential"], n=0, epsilon=1.0), prior, 400).grid
         assert grid.mean == pytest.approx(prior.mean, rel=0.015)
         assert grid.sd == pytest.approx(prior.sd, rel=0.03)

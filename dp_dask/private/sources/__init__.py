@@ -53,12 +53,12 @@ class Source(Protocol):
         """Describe the present state of the data (names, sizes, times of change); private, kept in the ledger as a digest."""
         ...
 
-    def check(self, columns: list[str]) -> None:
-        """Raise SourceError unless the first file has each column with a numeric type; reads no record."""
+    def check(self, columns: list[str], texts: frozenset[str] = frozenset()) -> None:
+        """Raise SourceError unless the first file has each column as a number, those in ``texts`` as texts; reads no record."""
         ...
 
-    def read(self, split: Split, columns: list[str]) -> Iterator[Batch]:
-        """Stream the records of a split, in bounded memory."""
+    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:
+        """Stream the records of a split, in bounded memory; the columns in ``texts`` as texts, the others as numbers."""
         ...
 
     @property

@@ -66,22 +66,22 @@ class Csv:
         """Names, sizes and times of change of the files, and how they are read."""
         return f"{self.delimiter!r} {self.quotes} {sorted(self.nulls)!r}\n" + listing.version(listing.list_files(self.path))
 
-    def check(self, columns: list[str]) -> None:
+    def check(self, columns: list[str], texts: frozenset[str] = frozenset()) -> None:
         """Look the columns up in the declared types and in the header of the first file."""
         for column in columns:
-            kind = self.columns.get(column)
-            if kind != "number":
+            kind, wanted = self.columns.get(column), "text" if column in texts else "number"
+            if kind != wanted:
                 given = "is not declared" if kind is None else f"is declared {kind}"
-                msg = f"{self.path.name}: column {column!r} {given}; declare it, source.columns: {{{column}: number}}"
+                msg = f"{self.path.name}: column {column!r} {given}; declare it, source.columns: {{{column}: {wanted}}}"
                 raise SourceError(msg)
         self._names(listing.list_files(self.path)[0].name, columns)
 
-    def read(self, split: Split, columns: list[str]) -> Iterator[Batch]:
+    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:
         """Stream the files' lines in blocks of some megabytes."""
         for part in split.parts:
-            yield from self._read(part.path, columns)
+            yield from self._read(part.path, columns, texts)
 
-    def _read(self, name: str, columns: list[str]) -> Iterator[Batch]:
+    def _read(self, name: str, columns: list[str], texts: frozenset[str]) -> Iterator[Batch]:
         width = len(self._names(name, columns))
         end = uuid.uuid4().hex  # a last line of the wrong width, which no quote left open may swallow
         lost = ended = 0
@@ -110,11 +110,12 @@ class Csv:
                 is_broken = True
             if is_broken or batch is None:
                 break
-            yield Batch({column: _numbers(batch.column(_latin(column))) for column in columns}, batch.num_rows)
+            fields = {column: batch.column(_latin(column)) for column in columns}
+            yield Batch({c: _texts(field) if c in texts else _numbers(field) for c, field in fields.items()}, batch.num_rows)
         if is_broken or ended != 1:
             msg = f"{name}: not readable as delimited text (a quote left open, a record beyond 32 MB, a broken file)"
             raise SourceError(msg)
-        yield Batch(dict.fromkeys(columns, pa.nulls(0, pa.float64())), lost)
+        yield Batch({c: pa.nulls(0, pa.binary() if c in texts else pa.float64()) for c in columns}, lost)
 
     def _open(self, lines: _Lines, columns: list[str], width: int, skip: Any) -> Any:
         names = [_latin(column) for column in columns]
@@ -197,6 +198,13 @@ class _Lines(io.RawIOBase):
 
 def _latin(text: str) -> str:
     return text.encode().decode("latin-1")
+
+
+def _texts(fields: pa.Array) -> pa.Array:
+    """Give fields that were read as Latin-1 their own bytes again; each distinct one is converted once."""
+    distinct = fields.dictionary_encode()
+    own = [value.decode().encode("latin-1") for value in distinct.dictionary.to_pylist()]
+    return pa.array(own, pa.binary()).take(distinct.indices)
 
 
 NUMBER = r"^[ \t]*[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)[ \t]*$"

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from dp_dask.errors import SourceError
 from dp_dask.private import listing
-from dp_dask.private.arrow import is_numeric
+from dp_dask.private.arrow import is_numeric, is_text
 from dp_dask.private.sources import Batch, Part, Split
 
 __all__ = ["plugin"]
@@ -44,19 +44,19 @@ class Parquet:
         """Names, sizes and times of change of the files."""
         return listing.version(listing.list_files(self.path))
 
-    def check(self, columns: list[str]) -> None:
+    def check(self, columns: list[str], texts: frozenset[str] = frozenset()) -> None:
         """Look the columns up in the footer of the first file."""
         name = listing.list_files(self.path)[0].name
         with self._open(name) as file:
             for column in columns:
-                _check_column(file, name, column)
+                _check_column(file, name, column, is_wanted_text=column in texts)
 
-    def read(self, split: Split, columns: list[str]) -> Iterator[Batch]:
+    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:
         """Stream the row groups that begin in the split's parts."""
         for part in split.parts:
             with self._open(part.path) as file:
                 for column in columns:
-                    _check_column(file, part.path, column)
+                    _check_column(file, part.path, column, is_wanted_text=column in texts)
                 groups = _groups_in(file.metadata, part, (self.root / part.path).stat().st_size)
                 yield from map(partial(_batch, columns=columns), _batches(file, groups, columns))
 
@@ -77,7 +77,7 @@ class Parquet:
         raise SourceError(msg)
 
 
-def _check_column(file: pq.ParquetFile, name: str, column: str) -> None:
+def _check_column(file: pq.ParquetFile, name: str, column: str, *, is_wanted_text: bool) -> None:
     schema = file.schema_arrow
     positions = schema.get_all_field_indices(column)
     if len(positions) > 1:
@@ -92,7 +92,11 @@ def _check_column(file: pq.ParquetFile, name: str, column: str) -> None:
         msg = f"{name}: no column {column!r}; the file has: {known}"
         raise SourceError(msg)
     kind = schema.field(positions[0]).type
-    if not is_numeric(kind):
+    if is_wanted_text:
+        if not is_text(kind):
+            msg = f"{name}: column {column!r} is of type {kind}; its categories are texts: list them as the column has them"
+            raise SourceError(msg)
+    elif not is_numeric(kind):
         msg = f"{name}: column {column!r} is of type {kind}; a measurement needs a number (integer, float, decimal or boolean)"
         raise SourceError(msg)
 

@@ -27,7 +27,7 @@ SMALLEST_VARIANCE = 1e-12  # of the noise's, so that a normal part always exists
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
-    """Draws of the parameter [chain, draw] and how they were made."""
+    """Draws of the parameters [chain, draw, parameter] and how they were made."""
 
     engine: str
     reason: str
@@ -48,7 +48,7 @@ def independent(
     rng: np.random.Generator, posterior: GridPosterior, n_draws: int, *, engine: str, reason: str, error: float
 ) -> Inference:
     """Draw independently from a tabulated posterior; the chains are for the tools that expect some."""
-    draws = posterior.draw(rng, CHAINS * -(-n_draws // CHAINS)).reshape(CHAINS, -1)
+    draws = posterior.draw(rng, CHAINS * -(-n_draws // CHAINS)).reshape(CHAINS, -1, 1)
     return Inference(engine=engine, reason=reason, draws=draws, error=error, grid=posterior)
 
 

@@ -35,7 +35,7 @@ def gibbs(rng: np.random.Generator, observation: Observation, prior: Prior, n_dr
     draws = chains(rng, observation, prior, y, -(-n_draws // CHAINS), thin=thin, warmup=WARMUP + 20 * thin)
     slow = "" if thin < LONGEST_THIN else " (its chains mix more slowly than that: look at ESS)"
     reason = f"asked for; noise ratio {r:.2g}, every {thin}th sweep kept{slow}; the published method is not calibrated in general"
-    return Inference(engine="gibbs", reason=reason, draws=draws, error=None)
+    return Inference(engine="gibbs", reason=reason, draws=draws[:, :, None], error=None)
 
 
 def chains(
@@ -58,13 +58,13 @@ def _sweep(
 ) -> tuple[Floats, Floats]:
     """One sweep: omega given the inside sum; the sections' sums given theta and omega; theta given their total.
 
-    Returns theta and the inside sum, in the units of the column.
+    Returns theta and the inside sum, in the units of the statistic.
     """
     model, statistic = observation.model, observation.statistic
-    n, unit, bounds = observation.n or 0, statistic.grid.unit, statistic.bounds
+    n, unit, bounds = observation.n or 0, statistic.units[0], statistic.bounds
     scale = observation.scale * unit
-    released = unit * (y + n * statistic.grid.origin)
-    start, end = model.support
+    released = unit * (y + n * observation.origin)
+    start, end = model.support if model.spacing is None else (0.0, math.inf)  # of t
     gap = 1.0 if model.is_integer else 0.0
     mean, variance = _section(observation, theta, bounds.lower, bounds.upper)
     # 1 / omega | S ~ InverseGaussian(1 / (b |y - S|), 1 / b^2), noise | omega ~ N(0, omega)
@@ -73,11 +73,11 @@ def _sweep(
     gain = variance / (variance + omega)
     inside = rng.normal(mean + gain * (released - mean), np.sqrt(gain * omega))
     total = inside
-    for low, high in ((start, bounds.lower - gap), (bounds.upper + gap, end)):
+    for low, high in ((model.support[0], bounds.lower - gap), (bounds.upper + gap, model.support[1])):
         if low < high or (model.is_integer and low == high):
             m, v = _section(observation, theta, low, high)
             total = total + rng.normal(m, np.sqrt(v))
-    total = np.clip(total, n * start if n else 0, n * end if n else 0)
+    total = np.clip(total, n * start if n else 0, n * end if n else 0)  # what n records can sum to
     return model.draw(model.update(prior, n, total), rng), inside
 
 

@@ -80,10 +80,9 @@ def _beyond(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Flo
 
     There |y - S| has one sign, so p(y | theta) is E[exp(-+c / scale)]^n, stable however far y lies.
     """
-    grid = observation.statistic.grid
-    if observation.y <= n * grid.low:
+    if observation.y <= n * observation.low:
         sign, nearest = 1, cells[0]
-    elif observation.y >= n * grid.high:
+    elif observation.y >= n * observation.high:
         sign, nearest = -1, cells[-1]
     else:
         return None
@@ -127,8 +126,7 @@ def _tilted(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Flo
 
 def _support(observation: Observation) -> int:
     """Return the number of values that S can take."""
-    grid = observation.statistic.grid
-    return n_largest(observation) * (grid.high - grid.low) + 1
+    return n_largest(observation) * (observation.high - observation.low) + 1
 
 
 def _convolution_cost(observation: Observation, n_theta: int) -> float:
@@ -149,7 +147,7 @@ def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Flo
     length = fft.next_fast_len(_support(observation), real=True)
     places = cells.astype(np.int64) % length
     sums = np.arange(length)
-    highest = n_largest(observation) * observation.statistic.grid.high
+    highest = n_largest(observation) * observation.high
     distance = np.abs(observation.y - np.where(sums <= highest, sums, sums - length))
     weights = np.exp(-(distance - distance.min()) / observation.scale)
     density = np.empty(len(pmf))

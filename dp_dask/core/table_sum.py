@@ -1,0 +1,126 @@
+"""TableSum: the sum of any bounded function t(x) of one column, as a table over cells of x."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.cells import Cells
+from dp_dask.core.privacy import Neighbours
+
+__all__ = ["TableSum", "make_table", "wanted_cells"]
+
+Floats = NDArray[np.float64]
+MOST_COORDINATES = 6
+LEAST_CELLS, MOST_CELLS = 2**8, 2**12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSum:
+    """The sum over records of ``table[:, cell of x]``, with the weighted count where n is private.
+
+    A record outside the bounds is first moved to the nearest bound (clamp) or contributes 0 (truncate); a null or NaN
+    contributes 0. ``table`` holds, for each coordinate, its integers over all cells, written out as text: the release needs no
+    formula to be understood. Coordinate j of a value t is ``t = units[j] * (integer + origins[j])``.
+    """
+
+    column: str
+    bounds: Bounds
+    outside: Outside
+    cells: Cells
+    table: tuple[str, ...]
+    units: tuple[float, ...]
+    origins: tuple[int, ...]
+    count_weight: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.table) <= MOST_COORDINATES or not len(self.table) == len(self.units) == len(self.origins):
+            msg = f"a table has 1 to {MOST_COORDINATES} coordinates, with a unit and an origin for each"
+            raise ValueError(msg)
+        if self.rows.shape[1] != self.cells.count or self.count_weight < 0:
+            msg = "each coordinate of a table needs one integer for each cell, and count_weight must not be negative"
+            raise ValueError(msg)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column."""
+        return (self.column,)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The table as integers [coordinate, cell]; do not write to it."""
+        return _parse(self.table)
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude in the table."""
+        return int(np.abs(self.rows).max())
+
+    def sensitivity(self, neighbours: Neighbours) -> int:
+        """Return the largest L1 change of the released vector between neighbours, in grid units.
+
+        Theorem: with C = {0} u {columns of the table}, the sum moves by at most max over c, c' in C of |c - c'|_1 when one
+        record is replaced, and (count, sum) by at most weight + max |c|_1 when one is added or removed. Proof: the sum is
+        over records, so all terms but one cancel, and every contribution is in C, a null's and a truncated record's 0
+        included. |v|_1 is the maximum of s . v over sign vectors s, so the first maximum is that of
+        max s . c - min s . c over the 2^d of them: exact, without looking at pairs.
+        """
+        rows = self.rows
+        if neighbours is Neighbours.ADD_REMOVE:
+            return self.count_weight + int(np.abs(rows).sum(axis=0).max())
+        widest = 0
+        for signs in itertools.product((1, -1), repeat=len(rows) - 1):
+            projected = np.array((1, *signs), dtype=np.int64) @ rows
+            widest = max(widest, max(int(projected.max()), 0) - min(int(projected.min()), 0))
+        return widest
+
+    def contributions(self, values: Floats) -> NDArray[np.int64]:
+        """Return each value's integers [record, coordinate], NaN standing for a null; the kernels are held to this."""
+        counts = ~np.isnan(values)
+        clipped = np.clip(np.where(counts, values, self.bounds.lower), self.bounds.lower, self.bounds.upper)
+        if self.outside is Outside.TRUNCATE:
+            counts &= (values >= self.bounds.lower) & (values <= self.bounds.upper)
+        return np.where(counts[:, None], self.rows[:, self.cells.find(clipped)].T, 0)
+
+
+@lru_cache(maxsize=64)
+def _parse(table: tuple[str, ...]) -> NDArray[np.int64]:
+    rows = np.array([[int(value) for value in line.split()] for line in table], dtype=np.int64)
+    rows.setflags(write=False)
+    return rows
+
+
+def wanted_cells(n: int | None, epsilon: float) -> int:
+    """Return 32 sqrt(n) epsilon, between 2^8 and 2^12, for the reason that ``choose_grid`` gives."""
+    return min(max(LEAST_CELLS, math.ceil(32 * math.sqrt(10_000 if n is None else n) * epsilon)), MOST_CELLS)
+
+
+def make_table(t: Floats, *, n_units: int, is_centred: bool) -> tuple[tuple[str, ...], tuple[float, ...], tuple[int, ...]]:
+    """Round the statistic's values t [coordinate, cell] to integers; return the table, the units and the origins.
+
+    All coordinates share one unit, the power of two that gives the widest ``n_units`` steps or more: the noise is
+    then the same in each, so that the statistic's own scales decide how epsilon is shared. A null counts as the value at
+    the origin: where the table is centred, the middle of each coordinate's range, else 0.
+    """
+    if not np.isfinite(t).all():
+        msg = "the statistic is not finite everywhere inside the bounds; keep the bounds away from where it is not"
+        raise ValueError(msg)
+    width = float((t.max(axis=1) - t.min(axis=1)).max())
+    if not width > 0:
+        msg = "the statistic is the same everywhere inside the bounds; give bounds over which it varies"
+        raise ValueError(msg)
+    unit = 2.0 ** math.floor(math.log2(width / n_units))
+    rows = np.rint(t / unit)
+    if np.abs(rows).max() >= 2**40:
+        msg = "the statistic lies too far from zero for its width inside these bounds; move or rescale the column"
+        raise ValueError(msg)
+    origins = np.rint((rows.max(axis=1) + rows.min(axis=1)) / 2) if is_centred else np.zeros(len(rows))
+    moved = (rows - origins[:, None]).astype(np.int64)
+    table = tuple(" ".join(map(str, line)) for line in moved.tolist())
+    return table, (unit,) * len(rows), tuple(int(origin) for origin in origins)

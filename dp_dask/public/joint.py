@@ -1,0 +1,86 @@
+"""JointObservation: a release of several sums seen through its model, with the exact law of one record's contribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_dask.core.bounds import Outside
+from dp_dask.core.table_sum import TableSum
+from dp_dask.public.observation import of_table
+
+__all__ = ["JointMoments", "JointObservation"]
+
+Floats = NDArray[np.float64]
+MOST_AT_ONCE = 2**20  # records in memory
+
+
+class JointMoments(NamedTuple):
+    """Mean [theta, d] and covariance [theta, d, d] of one record's contribution, in grid units."""
+
+    mean: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointObservation:
+    """y = S + noise, with S [d] the sum of n contributions c(x), x from the model; all in grid units.
+
+    The members are those of ``Observation``. The parameters are arrays theta [k, p].
+    """
+
+    model: Any
+    statistic: TableSum
+    n: int | None
+    scale: float
+    y: tuple[int, ...]
+    count: int | None
+    expected_n: float | None
+
+    def probabilities(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return P(cell) [k, cells] and P(outside, contributing 0) [k], 0 where records are clamped."""
+        return of_table(self.model, self.statistic, *theta.T[:, :, None])
+
+    def moments(self, theta: Floats) -> JointMoments:
+        """Sum the moments over the cells: exact for the rounded statistic, and stable at extreme theta."""
+        rows = self.statistic.rows.astype(np.float64)
+        inside, outside = self.probabilities(theta)
+        # About the middle of each coordinate's range: the sums then lose no digits to a distant origin.
+        centre = np.rint((rows.max(axis=1) + rows.min(axis=1)) / 2)
+        moved = rows - centre[:, None]
+        first = inside @ moved.T - outside[:, None] * centre
+        products = (moved[:, None, :] * moved[None, :, :]).reshape(-1, moved.shape[1])
+        second = inside @ products.T + outside[:, None] * np.outer(centre, centre).ravel()
+        covariance = second.reshape(len(theta), len(rows), len(rows)) - first[:, :, None] * first[:, None, :]
+        return JointMoments(first + centre, covariance)
+
+    def sums(self, rng: np.random.Generator, theta: Floats, n: NDArray[np.int64]) -> Floats:
+        """Draw S [k, d] of n [k] simulated records for each theta [k, p]."""
+        rows = self.statistic.rows.astype(np.float64)
+        total = np.zeros((len(theta), len(rows)))
+        size = int(n.max(initial=0))
+        if size == 0:
+            return total
+        step = max(MOST_AT_ONCE // size, 1)
+        for start in range(0, len(theta), step):
+            part = slice(start, start + step)
+            of_part = n[part]
+            records = self.model.simulate(tuple(theta[part].T[:, :, None]), (len(of_part), size), rng)
+            bounds = self.statistic.bounds
+            counted = np.arange(size) < of_part[:, None]
+            if self.statistic.outside is Outside.TRUNCATE:
+                counted &= (records >= bounds.lower) & (records <= bounds.upper)
+            cells = self.statistic.cells.find(np.clip(records, bounds.lower, bounds.upper))
+            for j, row in enumerate(rows):
+                total[part, j] = np.where(counted, row[cells], 0).sum(axis=1)
+        return total
+
+    @property
+    def n_guess(self) -> float:
+        """The number of records, or a rough estimate where it is private."""
+        if self.n is not None:
+            return self.n
+        return max((self.count or 0) / self.statistic.count_weight, 0.0)
