@@ -53,7 +53,14 @@ def test_draws_follow_the_brute_joint(y, alpha, rate):
 
 @pytest.mark.parametrize(
     ("y", "alpha", "scale", "rate"),
-    [(1000, 1e-3, 60.0, 0.01), (700, 1e-6, 40.0, 0.0), (5, 5000.0, 30.0, 0.5), (-300, 2.0, 100.0, 0.0), (10, 0.5, 0.01, 0.0)],
+    [
+        (1000, 1e-3, 60.0, 0.01),
+        (700, 1e-6, 40.0, 0.0),
+        (5, 5000.0, 30.0, 0.5),
+        (-300, 2.0, 100.0, 0.0),
+        (10, 0.5, 0.01, 0.0),
+        (1000, 1e-40, 10.0, 0.0),
+    ],
 )
 def test_a_law_far_from_its_noisy_count(y, alpha, scale, rate):
     """Modes at 0 and at y, a prior far above y, a flat prior below 0, noise that is hardly there."""
