@@ -15,7 +15,6 @@ from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.measurement import Measurement
 from dp_dask.private.reduce import columns_of
-from dp_dask.public.observation import Observation
 from dp_dask.public.observe import planned
 from dp_dask.public.simulation import Width, expected_widths
 
@@ -83,7 +82,7 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     statistic = m.request.statistic
     like = planned(m.request, m.model, pipeline.expected_n)
     widths: tuple[Width, ...] = ()
-    if isinstance(like, Observation) and (like.n is not None or like.expected_n is not None):
+    if like.n is not None or like.expected_n is not None:
         widths = expected_widths(np.random.default_rng(SEED), like, m.prior, REPLICATES)
     unit = statistic.units[0]
     return Forecast(

@@ -10,11 +10,12 @@ from typing import Any
 from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Neighbours, exact_epsilon
-from dp_dask.core.release import Request
+from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum, make_table, wanted_cells
 
@@ -22,7 +23,6 @@ __all__ = ["Measurement", "Privacy", "make_measurements", "make_model", "make_pr
 
 MODELS = "dp_dask.models"
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
-RESERVED = ("model", "column", "bounds", "outside", "epsilon", "prior")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,24 +90,36 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     except ValueError as error:
         faults.add(f"{path}.model", str(error))
         return None
+    has_bounds = hasattr(cls, "spacing")  # a model of numbers, not of categories
     known = [field.name for field in dataclasses.fields(cls)]  # such as the normal's sigma
-    needed = ["column", "epsilon", "prior"] + ([] if cls.natural_bounds else ["bounds"])
-    values = check_keys(given, path, [*RESERVED, *known], [*needed, *known], faults)
+    shared = ["model", "column", "epsilon", "prior", *(["bounds", "outside"] if has_bounds else [])]
+    needed = ["column", "epsilon", "prior", *(["bounds"] if has_bounds and cls.natural_bounds is None else [])]
+    values = check_keys(given, path, [*shared, *known], [*needed, *known], faults)
     model = build(cls, {key: values[key] for key in known if key in values}, path, faults) if set(known) <= set(values) else None
     column = leaf(str, values.get("column", ""), f"{path}.column", faults)
     outside = leaf(Outside, values.get("outside", "clamp"), f"{path}.outside", faults)
     epsilon = _epsilon(values["epsilon"], f"{path}.epsilon", faults) if "epsilon" in values else None
-    bounds = _bounds(values["bounds"], cls, f"{path}.bounds", faults) if "bounds" in values else cls.natural_bounds
-    prior = make_prior(cls, values["prior"], f"{path}.prior", faults) if "prior" in values else None
-    if len(faults.problems) > before or privacy is None or model is None or prior is None or epsilon is None or bounds is None:
+    bounds = cls.natural_bounds if has_bounds else None
+    if "bounds" in values:
+        bounds = _bounds(values["bounds"], cls, f"{path}.bounds", faults)
+    prior = make_prior(model, values["prior"], f"{path}.prior", faults) if model is not None and "prior" in values else None
+    if len(faults.problems) > before or privacy is None or model is None or prior is None or epsilon is None:
         return None
     try:
-        statistic = make_statistic(model, column, bounds, outside, privacy, float(epsilon))
+        statistic = _statistic(model, column, bounds, outside, privacy, float(epsilon))
     except ValueError as error:
-        faults.add(f"{path}.bounds", str(error))
+        faults.add(f"{path}.bounds" if has_bounds else f"{path}.categories", str(error))
         return None
     request = Request(dataset=dataset, statistic=statistic, neighbours=privacy.neighbours, n=privacy.n, epsilon=epsilon)
     return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request)
+
+
+def _statistic(
+    model: Any, column: str, bounds: Bounds | None, outside: Outside, privacy: Privacy, epsilon: float
+) -> AnyStatistic:
+    if bounds is None:
+        return CategoryCounts(column=column, categories=model.categories)
+    return make_statistic(model, column, bounds, outside, privacy, epsilon)
 
 
 def make_statistic(
@@ -159,6 +171,8 @@ def make_model(name: str, known: Any, path: str, faults: Faults) -> Any:
 
 def make_prior(model: Any, given: Any, path: str, faults: Faults) -> Any:
     """Make the prior of a model from its parameters; None where there was a fault."""
+    if hasattr(model, "expand_prior"):
+        given = model.expand_prior(given)
     return build(model.prior_type, given, path, faults)
 
 

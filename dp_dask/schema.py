@@ -70,14 +70,14 @@ def _measurement(name: str) -> dict[str, Any]:
     model = plugins.load(MODELS, name)
     known = _dataclass(model)
     bounds = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    has_bounds = hasattr(model, "spacing")
     properties = {
         "model": {"const": name},
         "column": {"type": "string"},
-        "bounds": bounds,
-        "outside": {"enum": ["clamp", "truncate"]},
+        **({"bounds": bounds, "outside": {"enum": ["clamp", "truncate"]}} if has_bounds else {}),
         "epsilon": EPSILON,
-        "prior": _dataclass(model.prior_type),
+        "prior": _dataclass(model.prior_type) if has_bounds else {"type": "object"},
         **known["properties"],
     }
-    needed = [] if model.natural_bounds else ["bounds"]
+    needed = ["bounds"] if has_bounds and model.natural_bounds is None else []
     return _mapping(properties, ["model", "column", "epsilon", "prior", *needed, *known["required"]])

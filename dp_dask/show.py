@@ -19,8 +19,11 @@ from dp_dask.output import summaries_json
 from dp_dask.pipeline import Progress, Run, silent
 from dp_dask.public.calibration import LEVEL, Uniformity
 from dp_dask.public.posterior import Summary
+from dp_dask.public.simulation import Width
 
 __all__ = ["balances", "calibration", "check", "posteriors", "progress", "run"]
+
+MOST_ROWS = 40  # of a table on a terminal; files and --json hold all
 
 
 @contextmanager
@@ -68,7 +71,7 @@ def posteriors(summaries: Sequence[Summary], *, as_json: bool) -> None:
 
 def _posteriors(summaries: Sequence[Summary]) -> Table:
     table = _table("measurement", "parameter", "mean", "sd", "90 % interval", "ESS", "R-hat", "engine")
-    for s in summaries:
+    for s in summaries[:MOST_ROWS]:
         interval = f"{s.lower:.4g} to {s.upper:.4g}"
         table.add_row(
             s.measurement, s.parameter, f"{s.mean:.4g}", f"{s.sd:.3g}", interval, f"{s.ess:.0f}", f"{s.r_hat:.3f}", s.engine
@@ -92,9 +95,9 @@ def check(result: Check, *, as_json: bool) -> None:
     console = _console()
     table = _table("measurement", "parameter", "epsilon", "sensitivity", "noise scale", "expected sd", "without privacy", "ratio")
     for f in result.forecasts:
-        widths = [(f"{w.private:.3g}", f"{w.non_private:.3g}", f"{w.ratio:.2f}") for w in f.widths] or [("?", "?", "?")]
+        widths = [_width(w) for w in f.widths] or [("?", "?", "?")] * len(f.parameters)
         facts = (str(f.epsilon), f"{f.sensitivity:.4g}", f"{f.noise_scale:.4g}")
-        for parameter, width in zip(f.parameters, widths, strict=False):
+        for parameter, width in list(zip(f.parameters, widths, strict=True))[:MOST_ROWS]:
             table.add_row(f.measurement, parameter, *facts, *width)
     console.print("valid")
     console.print(table)
@@ -109,6 +112,12 @@ def check(result: Check, *, as_json: bool) -> None:
             console.print("a run is affordable; releases made before are not charged again")
     if result.refusal is not None:
         console.print(f"a run would be refused: {result.refusal}")
+
+
+def _width(width: Width) -> tuple[str, str, str]:
+    if width.non_private is None or width.ratio is None:
+        return f"{width.private:.3g}", "-", "-"
+    return f"{width.private:.3g}", f"{width.non_private:.3g}", f"{width.ratio:.2f}"
 
 
 def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:

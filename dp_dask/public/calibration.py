@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dp_dask.core.priors import Prior
 from dp_dask.public.infer import infer
-from dp_dask.public.observation import Observation
+from dp_dask.public.observe import AnyObservation
 from dp_dask.public.simulation import simulate
 
 __all__ = ["LEVEL", "Uniformity", "gamma", "gamma_p_value", "pass_mark", "ranks", "uniformity"]
@@ -43,7 +43,7 @@ class Uniformity:
         return self.gamma >= self.pass_mark
 
 
-def ranks(seed: np.random.SeedSequence, like: Observation, prior: Prior, n: int, engine: str) -> Floats:
+def ranks(seed: np.random.SeedSequence, like: AnyObservation, prior: Any, n: int, engine: str) -> Floats:
     """Simulate ``n`` truths and releases like this one; return the randomised rank of each truth in its posterior [n, parameter].
 
     A tabulated posterior gives the rank among infinitely many draws, another the rank among 63 of them, ties and gaps broken
@@ -53,7 +53,7 @@ def ranks(seed: np.random.SeedSequence, like: Observation, prior: Prior, n: int,
     u = np.empty((n, len(like.model.parameters)))
     for i in range(n):
         theta = np.atleast_1d(prior.rvs(rng, 1)[0])
-        pseudo = simulate(rng, like, float(theta[0])).observation
+        pseudo = simulate(rng, like, theta, prior).observation
         inference = infer(rng, pseudo, prior, RANK_DRAWS, engine)
         if inference.grid is not None:
             u[i] = inference.grid.cdf(float(theta[0]))

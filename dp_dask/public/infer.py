@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from dp_dask.core import plugins
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
+from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import Inference, edgeworth, guide, independent, lattice
 from dp_dask.public.grid import FINE, find_cells
+from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 
@@ -19,6 +21,11 @@ __all__ = ["AUTO", "ENGINES", "infer"]
 AUTO = "auto"
 FOLDER = "dp_dask.public.engines"
 ENGINES = (AUTO, *plugins.names(FOLDER))
+RELEASES: dict[type, str] = {
+    Observation: "one sum",
+    JointObservation: "several sums of one column",
+    CountsObservation: "counts of categories",
+}
 AFFORDABLE = 1e8  # multiplications, about a second: up to there the exact engine is always taken
 ALWAYS_EXACT = 30  # records: below, the correction's error estimate may be 4 times too small
 LARGEST_ERROR = 0.02  # total variation
@@ -26,12 +33,18 @@ LARGEST_ERROR = 0.02  # total variation
 
 def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_draws: int, engine: str = AUTO) -> Inference:
     """Draw from p(theta | release); raises InferenceError where the engine cannot serve the model."""
-    if engine == AUTO:
-        if not isinstance(observation, Observation):
-            raise InferenceError("no engine serves a release of several sums")
+    if engine == AUTO and isinstance(observation, Observation):
         return _auto(rng, observation, prior, n_draws)
-    chosen: Inference = plugins.load(FOLDER, engine)(rng, observation, prior, n_draws)
-    return chosen
+    if engine == AUTO:
+        engine = "factorised" if observation.n is None else "tree"
+    function = plugins.load(FOLDER, engine)
+    served = get_type_hints(function)["observation"]
+    if not isinstance(observation, served):
+        names = " or ".join(RELEASES[kind] for kind in (get_args(served) or (served,)))
+        msg = f"engine {engine} serves releases of {names}, and this is one of {RELEASES[type(observation)]}; use auto"
+        raise InferenceError(msg)
+    made: Inference = function(rng, observation, prior, n_draws)
+    return made
 
 
 def _auto(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int) -> Inference:

@@ -18,6 +18,7 @@ __all__ = ["INTERVAL", "Posterior", "Summary", "datatree", "prior_draws", "seed"
 
 Floats = NDArray[np.float64]
 INTERVAL = 0.9
+MOST_DIAGNOSED = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,34 +64,37 @@ def seed(release: Release, measurement: str) -> np.random.SeedSequence:
 
 
 def summarise(posterior: Posterior) -> list[Summary]:
-    """Summarise each parameter's draws; ESS (bulk) and R-hat by ArviZ."""
+    """Summarise each parameter's draws; ESS (bulk) and R-hat by ArviZ, of the first 200 parameters."""
     from arviz_stats.base import array_stats  # noqa: PLC0415  (a second of imports)
 
+    draws = posterior.inference.draws
     tail = (1 - INTERVAL) / 2
+    lower, upper = np.quantile(draws, [tail, 1 - tail], axis=(0, 1))
+    mean, sd = draws.mean(axis=(0, 1)), draws.reshape(-1, draws.shape[2]).std(axis=0, ddof=1)
     axes = {"chain_axis": 0, "draw_axis": 1}
+    ess, r_hat = np.full(len(mean), np.nan), np.full(len(mean), np.nan)
+    ess[:MOST_DIAGNOSED] = array_stats.ess(draws[:, :, :MOST_DIAGNOSED], method="bulk", **axes)
+    r_hat[:MOST_DIAGNOSED] = array_stats.rhat(draws[:, :, :MOST_DIAGNOSED], **axes)
     prior_mean, prior_sd = np.atleast_1d(posterior.prior.mean), np.atleast_1d(posterior.prior.sd)
-    summaries = []
-    for j, (name, draws) in enumerate(zip(posterior.parameters, posterior.variables().values(), strict=True)):
-        lower, upper = np.quantile(draws, [tail, 1 - tail])
-        summaries.append(
-            Summary(
-                measurement=posterior.measurement,
-                model=posterior.model,
-                parameter=name,
-                mean=float(draws.mean()),
-                sd=float(draws.std(ddof=1)),
-                lower=float(lower),
-                upper=float(upper),
-                ess=float(array_stats.ess(draws, method="bulk", **axes)),
-                r_hat=float(array_stats.rhat(draws, **axes)),
-                prior_mean=float(prior_mean[j]),
-                prior_sd=float(prior_sd[j]),
-                engine=posterior.inference.engine,
-                reason=posterior.inference.reason,
-                error=posterior.inference.error,
-            )
+    return [
+        Summary(
+            measurement=posterior.measurement,
+            model=posterior.model,
+            parameter=name,
+            mean=float(mean[j]),
+            sd=float(sd[j]),
+            lower=float(lower[j]),
+            upper=float(upper[j]),
+            ess=float(ess[j]),
+            r_hat=float(r_hat[j]),
+            prior_mean=float(prior_mean[j]),
+            prior_sd=float(prior_sd[j]),
+            engine=posterior.inference.engine,
+            reason=posterior.inference.reason,
+            error=posterior.inference.error,
         )
-    return summaries
+        for j, name in enumerate(posterior.parameters)
+    ]
 
 
 def prior_draws(posterior: Posterior) -> dict[str, Floats]:
@@ -107,16 +111,36 @@ def datatree(posteriors: Sequence[Posterior]) -> Any:
         warnings.simplefilter("ignore")
         from arviz_base import from_dict  # noqa: PLC0415  (half a second of imports)
 
-    drawn: dict[str, Floats] = {}
+    posterior: dict[str, Floats] = {}
     prior: dict[str, Floats] = {}
+    dims: dict[str, list[str]] = {}
+    coords: dict[str, list[str]] = {}
     for p in posteriors:
-        drawn |= p.variables()
-        prior |= prior_draws(p)
+        drawn, of_prior = p.variables(), prior_draws(p)
+        for variable, labels in _families(p).items():
+            names = [f"{variable}[{label}]" for label in labels]
+            if not labels:
+                posterior[variable], prior[variable] = drawn[variable], of_prior[variable]
+                continue
+            posterior[variable] = np.stack([drawn[name] for name in names], axis=-1)
+            prior[variable] = np.stack([of_prior[name] for name in names], axis=-1)
+            dims[variable], coords[f"{variable}_of"] = [f"{variable}_of"], labels
     observed = {p.measurement: np.array(p.release.noisy_sums, dtype=np.float64) for p in posteriors}
     return from_dict(
-        {"posterior": drawn, "prior": prior, "observed_data": observed},
+        {"posterior": posterior, "prior": prior, "observed_data": observed},
+        dims=dims,
+        coords=coords,
         attrs={"posterior": {p.measurement: f"epsilon {p.release.request.epsilon}, {p.inference.engine}" for p in posteriors}},
     )
+
+
+def _families(posterior: Posterior) -> dict[str, list[str]]:
+    """Group parameters such as p[a], p[b] into one variable with labels; a parameter without a bracket has none."""
+    found: dict[str, list[str]] = {}
+    for name in posterior.variables():
+        base, bracket, label = name.partition("[")
+        found.setdefault(base, []).extend([label.removesuffix("]")] if bracket else [])
+    return found
 
 
 def write_netcdf(posteriors: Sequence[Posterior], path: Path) -> None:

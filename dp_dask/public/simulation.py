@@ -7,15 +7,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dp_dask.core.priors import Prior
+from dp_dask.core.dirichlet import Dirichlet
+from dp_dask.public.counts import CountsObservation
 from dp_dask.public.infer import infer
+from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
+from dp_dask.public.observe import AnyObservation
 
 __all__ = ["Pseudo", "Width", "expected_widths", "simulate"]
 
+Floats = NDArray[np.float64]
+DRAWS = 400  # for an sd, where the engine tabulates no posterior
 MOST_RECORDS = 10**6  # above, counts in the grid's cells are drawn in place of records: the same law of the sum
 
 
@@ -23,9 +30,9 @@ MOST_RECORDS = 10**6  # above, counts in the grid's cells are drawn in place of 
 class Pseudo:
     """A simulated release, and what nobody sees of it: the number of records and the sum of their statistic."""
 
-    observation: Observation
+    observation: Any
     n: int
-    total: float
+    total: Any  # a number, counts [K], or None where the family has no sufficient statistic of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,39 +40,76 @@ class Width:
     """Average posterior sd over the prior predictive, with this release and with the records themselves."""
 
     private: float
-    non_private: float
+    non_private: float | None  # None where no closed form exists
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
         """How much wider privacy and bounds make the posterior."""
-        return self.private / self.non_private
+        return None if self.non_private is None else self.private / self.non_private
 
 
-def simulate(rng: np.random.Generator, like: Observation, theta: float) -> Pseudo:
+def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: Any = None) -> Pseudo:
     """Draw records from the model, reduce them as the statistic does, and add noise of the same scale.
 
-    A private n is drawn from its geometric prior; raises ValueError where that is flat.
+    ``theta`` is one parameter or an array [p]. A private n is drawn from its prior, which for categories is a part of theirs
+    (``CountsObservation``) and needs ``prior``; raises ValueError where it is flat.
     """
-    n = like.n
-    if n is None:
-        if like.expected_n is None:
-            msg = "a private n can be simulated only with privacy.expected_records"
-            raise ValueError(msg)
-        n = int(rng.geometric(1 / (like.expected_n + 1))) - 1
+    if like.n is None and like.expected_n is None:
+        msg = "a private n can be simulated only with privacy.expected_records"
+        raise ValueError(msg)
+    if isinstance(like, CountsObservation):
+        return _simulate_counts(rng, like, np.asarray(theta), prior)
+    n = _draw_n(rng, like)
+    count = None if like.count is None else like.statistic.count_weight * n + _noise(rng, like.scale)
+    if isinstance(like, JointObservation):
+        exact, total = _joint_sums(rng, like, np.asarray(theta), n)
+        y = tuple(int(value) + _noise(rng, like.scale) for value in exact)
+        return Pseudo(replace(like, y=y, count=count), n, total)
+    summed, of_all = _sums(rng, like, float(np.ravel(theta)[0]), n)
+    return Pseudo(replace(like, y=summed + _noise(rng, like.scale), count=count), n, of_all)
+
+
+def _draw_n(rng: np.random.Generator, like: Observation | JointObservation) -> int:
+    """Return n, drawn from its geometric prior where it is private."""
+    if like.n is not None:
+        return like.n
+    return int(rng.geometric(1 / ((like.expected_n or 0.0) + 1))) - 1
+
+
+def _sums(rng: np.random.Generator, like: Observation, theta: float, n: int) -> tuple[int, float]:
+    """Return the sum of the contributions of n records, and that of their statistic."""
     if n <= MOST_RECORDS:
         records = like.model.simulate(theta, n, rng)
-        exact, total = int(like.statistic.contributions(records).sum()), float(like.model.statistic(records).sum())
-    else:
-        cells, pmf = like.pmf(np.array([theta]))
-        exact = int(rng.multinomial(n, pmf[0] / pmf[0].sum()) @ cells.astype(np.int64))
-        everything = (np.array([theta]), -math.inf, math.inf)
-        mean = like.model.partial_moments(*everything, 0.0).first[0]
-        variance = like.model.partial_moments(*everything, float(mean)).second[0]
-        low, high = like.model.support if like.model.spacing is None else (0.0, math.inf)
-        total = float(np.clip(rng.normal(n * mean, math.sqrt(n * variance)), n * low, n * high))
-    y = exact + _noise(rng, like.scale)
-    count = None if like.n is not None else like.statistic.count_weight * n + _noise(rng, like.scale)
-    return Pseudo(replace(like, y=y, count=count), n, total)
+        return int(like.statistic.contributions(records).sum()), float(like.model.statistic(records).sum())
+    cells, pmf = like.pmf(np.array([theta]))
+    exact = int(rng.multinomial(n, pmf[0] / pmf[0].sum()) @ cells.astype(np.int64))
+    everything = (np.array([theta]), -math.inf, math.inf)
+    mean = like.model.partial_moments(*everything, 0.0).first[0]
+    variance = like.model.partial_moments(*everything, float(mean)).second[0]
+    low, high = like.model.support if like.model.spacing is None else (0.0, math.inf)
+    return exact, float(np.clip(rng.normal(n * mean, math.sqrt(n * variance)), n * low, n * high))
+
+
+def _joint_sums(rng: np.random.Generator, like: JointObservation, theta: Floats, n: int) -> tuple[NDArray[np.int64], Any]:
+    """Return the sums of the contributions of n records, and those of the family's own statistic where it has one."""
+    if n <= MOST_RECORDS:
+        records = like.model.simulate(tuple(theta), (n,), rng)
+        exact = like.statistic.contributions(records).sum(axis=0)
+        return exact, like.model.statistic(records).sum(axis=-1) if hasattr(like.model, "update") else None
+    inside, outside = like.probabilities(theta[None])
+    p = np.append(inside[0], outside[0])
+    counts = rng.multinomial(n, p / p.sum())[:-1]
+    return like.statistic.rows @ counts, None
+
+
+def _simulate_counts(rng: np.random.Generator, like: CountsObservation, theta: Floats, prior: Dirichlet) -> Pseudo:
+    n = like.n
+    if n is None:  # negative binomial, with the Dirichlet's total as shape: a gamma mixture of Poisson laws
+        shape = float(sum(prior.alpha))
+        n = int(rng.poisson(rng.gamma(shape, (like.expected_n or 0.0) / shape)))
+    counts = like.model.simulate(theta, n, rng)
+    y = tuple(int(value) + _noise(rng, like.scale) for value in counts)
+    return Pseudo(replace(like, y=y), n, counts)
 
 
 def _noise(rng: np.random.Generator, scale: float) -> int:
@@ -74,12 +118,24 @@ def _noise(rng: np.random.Generator, scale: float) -> int:
     return int(rng.geometric(p)) - int(rng.geometric(p))
 
 
-def expected_widths(rng: np.random.Generator, like: Observation, prior: Prior, replicates: int) -> tuple[Width, ...]:
+def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, replicates: int) -> tuple[Width, ...]:
     """Average each parameter's posterior sd over truths and releases drawn from the prior."""
-    private, exact = np.empty(replicates), np.empty(replicates)
+    private = np.empty((replicates, len(like.model.parameters)))
+    exact = np.full_like(private, np.nan)
     for i in range(replicates):
-        pseudo = simulate(rng, like, float(prior.rvs(rng, 1)[0]))
-        inference = infer(rng, pseudo.observation, prior, 4)
-        private[i] = inference.grid.sd if inference.grid is not None else inference.draws.std()
-        exact[i] = type(prior)(*map(float, like.model.update(prior, pseudo.n, pseudo.total))).sd
-    return (Width(float(private.mean()), float(exact.mean())),)
+        pseudo = simulate(rng, like, prior.rvs(rng, 1)[0], prior)
+        inference = infer(rng, pseudo.observation, prior, DRAWS)
+        private[i] = inference.grid.sd if inference.grid is not None else inference.draws.std(axis=(0, 1))
+        if pseudo.total is not None:
+            exact[i] = _non_private_sd(like, prior, pseudo)
+    pairs = zip(private.mean(axis=0), exact.mean(axis=0), strict=True)
+    return tuple(Width(float(one), float(other) if np.isfinite(other) else None) for one, other in pairs)
+
+
+def _non_private_sd(like: AnyObservation, prior: Any, pseudo: Pseudo) -> Floats:
+    """Return the sd [p] of the posterior from the records themselves."""
+    if isinstance(like, CountsObservation):
+        return Dirichlet(tuple(like.model.update(prior, pseudo.total))).sd
+    updated = like.model.update(prior, pseudo.n, pseudo.total)
+    made = updated if isinstance(like, JointObservation) else type(prior)(*map(float, updated))
+    return np.atleast_1d(made.sd)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dp_dask.public.dirichlet import dirichlet
 from histograms import chi_square_p, discrete_laplace, log_weight
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,6 @@ from scipy import special, stats
 from dp_dask.errors import InferenceError
 from dp_dask.public.calibration import gamma, gamma_p_value, uniformity
 from dp_dask.public.count_cells import draw_counts_private
-from dp_dask.public.dirichlet import dirichlet
 
 
 def brute_joint(y, alpha, scale, rate, most):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dp_dask.core.dirichlet import dirichlet
 from dp_dask.errors import InferenceError
-from dp_dask.public.dirichlet import dirichlet
 
 
 @pytest.mark.parametrize("alpha", [[0.05, 1.5, 0.3], [40.0, 2.0, 900.0], [1e-2, 1e-2, 2e-2]])

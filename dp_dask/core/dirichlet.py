@@ -1,13 +1,16 @@
-"""Dirichlet draws that stay right for tiny concentrations."""
+"""The Dirichlet prior, and draws that stay right for tiny concentrations."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.errors import InferenceError
 
-__all__ = ["dirichlet"]
+__all__ = ["Dirichlet", "dirichlet"]
 
 Floats = NDArray[np.float64]
 SMALLEST = 1e-300
@@ -29,3 +32,32 @@ def dirichlet(rng: np.random.Generator, alpha: Floats) -> Floats:
     p = np.exp(log_gamma, out=log_gamma)
     p /= p.sum(axis=-1, keepdims=True)
     return p
+
+
+@dataclass(frozen=True, slots=True)
+class Dirichlet:
+    """Dirichlet(alpha) on the probabilities of K categories."""
+
+    alpha: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(value) and value > 0 for value in self.alpha):
+            msg = (
+                "alpha must be positive finite numbers, one for each category or one for all (an improper prior is not supported)"
+            )
+            raise ValueError(msg)
+
+    @property
+    def mean(self) -> Floats:
+        """alpha / its sum."""
+        alpha = np.array(self.alpha)
+        return alpha / alpha.sum()
+
+    @property
+    def sd(self) -> Floats:
+        """The standard deviation of each probability."""
+        return np.sqrt(self.mean * (1 - self.mean) / (1 + sum(self.alpha)))
+
+    def rvs(self, rng: np.random.Generator, size: int) -> Floats:
+        """Draw probabilities [size, K]."""
+        return dirichlet(rng, np.broadcast_to(np.array(self.alpha), (size, len(self.alpha))))

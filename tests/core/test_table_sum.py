@@ -1,0 +1,111 @@
+"""TableSum and CategoryCounts: sensitivity over every pair of neighbours, cells that are found exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from cases import CASES, statistic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.cells import Cells, choose_cells
+from dp_dask.core.privacy import Neighbours
+from dp_dask.core.table_sum import TableSum, make_table
+
+TABLES = [case for case in CASES if case.model.spacing is not None]
+REPLACE, ADD_REMOVE = Neighbours.REPLACE, Neighbours.ADD_REMOVE
+
+
+def small(rows, outside=Outside.CLAMP, weight=0):
+    """A table with these integers over even cells 0, 1, .."""
+    cells = Cells(spacing="even", exponent=0, first=0, count=len(rows[0]))
+    table = tuple(" ".join(map(str, row)) for row in rows)
+    bounds = Bounds(0, len(rows[0]) - 1)
+    ones, zeros = (1.0,) * len(rows), (0,) * len(rows)
+    return TableSum(
+        column="x", bounds=bounds, outside=outside, cells=cells, table=table, units=ones, origins=zeros, count_weight=weight
+    )
+
+
+@given(
+    st.integers(1, 3).flatmap(lambda d: st.lists(st.lists(st.integers(-9, 9), min_size=4, max_size=4), min_size=d, max_size=d))
+)
+def test_the_sensitivity_is_the_largest_over_all_pairs_of_records(rows):
+    possible = [tuple(column) for column in zip(*rows, strict=True)] + [(0,) * len(rows)]
+    widest = max(sum(abs(a - b) for a, b in zip(x, y, strict=True)) for x, y in itertools.combinations(possible, 2))
+    assert small(rows).sensitivity(REPLACE) == widest
+    assert small(rows, weight=5).sensitivity(ADD_REMOVE) == 5 + max(sum(map(abs, x)) for x in possible)
+
+
+@pytest.mark.parametrize("case", TABLES, ids=[case.name for case in TABLES])
+@pytest.mark.parametrize("outside", list(Outside))
+@given(records=st.tuples(*[st.floats(allow_nan=True, allow_infinity=True)] * 2))
+def test_no_neighbour_moves_a_table_sum_by_more_than_its_sensitivity(case, outside, records):
+    made = statistic(case, outside=outside)
+    one, other = made.contributions(np.array(records))
+    assert int(np.abs(one - other).sum()) <= made.sensitivity(REPLACE)
+    private = statistic(case, outside=outside, neighbours=ADD_REMOVE)
+    moves = np.abs(private.contributions(np.array(records))).sum(axis=1) + private.count_weight
+    assert int(moves.max()) <= private.sensitivity(ADD_REMOVE)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1.001, 1e9), st.sampled_from(["even", "octave"]), st.floats(0, 1))
+def test_a_value_lies_between_its_cells_edges(low, ratio, spacing, share):
+    bounds = Bounds(low, low * ratio)
+    cells = choose_cells(bounds, spacing, is_integer=False, wanted=300)
+    assert 150 <= cells.count <= 1300 or ratio < 1.01
+    x = min(max(low * (1 + share * (ratio - 1)), bounds.lower), bounds.upper)
+    i = int(cells.find(np.array([x]))[0])
+    edges = np.concatenate([[-math.inf], cells.edges, [math.inf]])
+    assert edges[i] <= x <= edges[i + 1]
+    middle = cells.middles(bounds)[i]
+    assert max(edges[i], bounds.lower) <= middle <= min(edges[i + 1], bounds.upper)
+
+
+def test_a_table_rounds_the_statistic_to_its_unit():
+    t = np.array([[0.0, 0.3, 1.0], [1.0, 2.0, 5.0]])
+    table, units, origins = make_table(t, n_units=100, is_centred=False)
+    rows = np.array([[int(v) for v in line.split()] for line in table])
+    assert units == (2**-5, 2**-5)
+    np.testing.assert_allclose((rows + np.array(origins)[:, None]) * 2**-5, t, atol=2**-6)
+
+
+def test_nulls_and_truncated_records_contribute_zero():
+    made = small([[5, 6, 7], [1, 2, 3]], Outside.TRUNCATE)
+    assert made.contributions(np.array([math.nan, -1, 3.0, 1.0])).tolist() == [[0, 0], [0, 0], [0, 0], [6, 2]]
+    assert small([[5, 6, 7]]).contributions(np.array([math.nan, -math.inf, math.inf])).ravel().tolist() == [0, 5, 7]
+
+
+def test_what_a_table_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="one integer for each cell"):
+        TableSum(column="x", bounds=Bounds(0, 2), outside=Outside.CLAMP, cells=small([[1, 2, 3]]).cells, table=("1 2",),
+                 units=(1.0,), origins=(0,))  # fmt: skip
+    with pytest.raises(ValueError, match="not finite everywhere inside the bounds"):
+        make_table(np.array([[0.0, math.inf]]), n_units=8, is_centred=True)
+    with pytest.raises(ValueError, match="the same everywhere inside the bounds"):
+        make_table(np.array([[1.0, 1.0]]), n_units=8, is_centred=True)
+    with pytest.raises(ValueError, match="too far from zero"):
+        make_table(np.array([[1e15, 1e15 + 1]]), n_units=8, is_centred=True)
+    with pytest.raises(ValueError, match="needs one above 0"):
+        choose_cells(Bounds(0, 1), "octave", is_integer=False, wanted=8)
+    with pytest.raises(ValueError, match="give from 1 to 65536"):
+        Cells(spacing="even", exponent=0, first=0, count=10**6)
+
+
+def test_categories_move_two_counts_when_replaced_and_one_when_added():
+    made = CategoryCounts(column="x", categories=("a", "b", "c"))
+    assert (made.sensitivity(REPLACE), made.sensitivity(ADD_REMOVE)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("categories", "message"),
+    [(("a",), "1 categories; give from 2"), (("a", "a"), "listed twice"), ((1, "a"), "mix whole numbers and texts")],
+)
+def test_lists_that_are_no_categories_are_refused(categories, message):
+    with pytest.raises(ValueError, match=message):
+        CategoryCounts(column="x", categories=categories)
