@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-__all__ = ["branches", "log_density"]
+__all__ = ["branches", "log_density", "tilted"]
 
 Floats = NDArray[np.float64]
+ROOT_HALF = math.sqrt(0.5)
+FARTHEST = -25.0  # erfcx overflows below -26.6; erfc is 2 there to every digit
 
 
 def branches(z: Floats, sd: Floats, scale: float) -> tuple[Floats, Floats]:
@@ -23,10 +25,29 @@ def branches(z: Floats, sd: Floats, scale: float) -> tuple[Floats, Floats]:
     return _branch(z, sd, scale), _branch(-z, sd, scale)
 
 
-def log_density(z: Floats, sd: Floats, scale: float) -> Floats:
+def log_density(z: Floats, sd: Floats, scale: float | Floats) -> Floats:
     """Return the log density at z of N(0, sd^2) + Laplace(scale); shapes broadcast."""
-    a, b = branches(z, sd, scale)
-    return np.logaddexp(a, b)
+    h, q = np.abs(z) / sd, sd / scale
+    return _log_sum(h, q, *_terms(h, q)) - np.log(4 * scale)
+
+
+def tilted(z: Floats, sd: Floats, scale: float | Floats) -> tuple[Floats, Floats]:
+    """Return the log density and psi = (A - B) / (A + B), in -1..1, with -psi / scale its derivative in z."""
+    h, q = np.abs(z) / sd, sd / scale
+    near, far = _terms(h, q)
+    psi = np.where(z < 0, -1.0, 1.0) * (near - far) / (near + far)
+    return _log_sum(h, q, near, far) - np.log(4 * scale), psi
+
+
+def _terms(h: Floats, q: Floats) -> tuple[Floats, Floats]:
+    """Return A and B at |z|, both times 4 b exp(h^2 / 2), A clipped where B no longer counts."""
+    return special.erfcx(np.maximum((q - h) * ROOT_HALF, FARTHEST)), special.erfcx((q + h) * ROOT_HALF)
+
+
+def _log_sum(h: Floats, q: Floats, near: Floats, far: Floats) -> Floats:
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_near = (q - h) * ROOT_HALF > FARTHEST
+        return np.where(is_near, np.log(near + far) - 0.5 * h * h, q * (0.5 * q - h) + math.log(2))
 
 
 def _branch(z: Floats, sd: Floats, scale: float) -> Floats:
