@@ -80,14 +80,15 @@ def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
 
 def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     statistic = m.request.statistic
-    like = planned(m.request, m.model, pipeline.expected_n)
+    model, prior = m.whole
+    like = planned(m.request, model, pipeline.expected_n)
     widths: tuple[Width, ...] = ()
     if like.n is not None or like.expected_n is not None:
-        widths = expected_widths(np.random.default_rng(SEED), like, m.prior, REPLICATES)
+        widths = expected_widths(np.random.default_rng(SEED), like, prior, REPLICATES)
     unit = statistic.units[0]
     return Forecast(
         measurement=m.name,
-        parameters=m.model.parameters,
+        parameters=model.parameters,
         epsilon=m.request.epsilon,
         sensitivity=statistic.sensitivity(m.request.neighbours) * unit,
         noise_scale=like.scale * unit,

@@ -13,13 +13,16 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid
+from dp_dask.core.grouped import GroupedSum
+from dp_dask.core.joint_priors import Independent
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum, make_table, wanted_cells
+from dp_dask.public.groups import GroupedModel
 
-__all__ = ["Measurement", "Privacy", "make_measurements", "make_model", "make_prior", "make_statistic"]
+__all__ = ["GroupBy", "Measurement", "Privacy", "for_groups", "make_measurements", "make_model", "make_prior", "make_statistic"]
 
 MODELS = "dp_dask.models"
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
@@ -34,6 +37,11 @@ class Measurement:
     model: Any
     prior: Any
     request: Request
+
+    @property
+    def whole(self) -> tuple[Any, Any]:
+        """The model and the prior of all that is inferred: where there are groups, of every group."""
+        return for_groups(self.model, self.prior, self.request.statistic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,28 @@ class Privacy:
         if self.expected_records is not None and not 0 < self.expected_records <= MAX_PRIVATE_RECORDS:
             msg = f"expected_records is {self.expected_records}; give a public guess of the number of records, above 0"
             raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBy:
+    """The column that names a record's group, and the public list of groups."""
+
+    column: str
+    groups: tuple[int, ...] | tuple[str, ...]
+
+
+def for_groups(model: Any, prior: Any, statistic: AnyStatistic) -> tuple[Any, Any]:
+    """Return model and prior of every group where the statistic has groups, and as they are where it has none."""
+    if not isinstance(statistic, GroupedSum):
+        return model, prior
+    groups = statistic.by.categories
+    return GroupedModel(model, groups), Independent((prior,) * len(groups))
+
+
+def _share(privacy: Privacy, n_groups: int) -> Privacy:
+    """What is known of one group of several: its size is private, and expected to be an equal share."""
+    expected = privacy.n if privacy.n is not None else privacy.expected_records
+    return Privacy(Neighbours.ADD_REMOVE, None, max(expected / n_groups, 1.0) if expected else None)
 
 
 def make_measurements(given: Any, dataset: str | None, privacy: Privacy | None, faults: Faults) -> list[Measurement]:
@@ -92,7 +122,7 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
         return None
     has_bounds = hasattr(cls, "spacing")  # a model of numbers, not of categories
     known = [field.name for field in dataclasses.fields(cls)]  # such as the normal's sigma
-    shared = ["model", "column", "epsilon", "prior", *(["bounds", "outside"] if has_bounds else [])]
+    shared = ["model", "column", "epsilon", "prior", *(["bounds", "outside", "group_by"] if has_bounds else [])]
     needed = ["column", "epsilon", "prior", *(["bounds"] if has_bounds and cls.natural_bounds is None else [])]
     values = check_keys(given, path, [*shared, *known], [*needed, *known], faults)
     model = build(cls, {key: values[key] for key in known if key in values}, path, faults) if set(known) <= set(values) else None
@@ -103,10 +133,13 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     if "bounds" in values:
         bounds = _bounds(values["bounds"], cls, f"{path}.bounds", faults)
     prior = make_prior(model, values["prior"], f"{path}.prior", faults) if model is not None and "prior" in values else None
+    by = build(GroupBy, values["group_by"], f"{path}.group_by", faults) if "group_by" in values else None
+    if by is not None and len(cls.parameters) > 1:
+        faults.add(f"{path}.group_by", f"serves models of one parameter, and {model_name} has {len(cls.parameters)}")
     if len(faults.problems) > before or privacy is None or model is None or prior is None or epsilon is None:
         return None
     try:
-        statistic = _statistic(model, column, bounds, outside, privacy, float(epsilon))
+        statistic = _statistic(model, column, bounds, outside, privacy, float(epsilon), by)
     except ValueError as error:
         faults.add(f"{path}.bounds" if has_bounds else f"{path}.categories", str(error))
         return None
@@ -115,10 +148,14 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
 
 
 def _statistic(
-    model: Any, column: str, bounds: Bounds | None, outside: Outside, privacy: Privacy, epsilon: float
+    model: Any, column: str, bounds: Bounds | None, outside: Outside, privacy: Privacy, epsilon: float, by: GroupBy | None
 ) -> AnyStatistic:
     if bounds is None:
         return CategoryCounts(column=column, categories=model.categories)
+    if by is not None:
+        share = _share(privacy, len(by.groups))
+        within = make_statistic(model, column, bounds, outside, share, epsilon)
+        return GroupedSum(within=within, by=CategoryCounts(column=by.column, categories=by.groups))
     return make_statistic(model, column, bounds, outside, privacy, epsilon)
 
 
@@ -147,10 +184,10 @@ def make_statistic(
 
 
 def _table_sum(model: Any, column: str, bounds: Bounds, outside: Outside, wanted: int) -> TableSum:
-    is_scalar = len(model.parameters) == 1
+    is_scalar = not hasattr(model, "features")
     size = wanted if is_scalar else min(wanted, MOST_JOINT_CELLS)
-    # A cell more or less changes nothing; four times as many as the statistic has units, so that rounding x adds little.
-    cells = choose_cells(bounds, model.spacing, is_integer=model.is_integer, wanted=4 * size)
+    # More cells than the statistic has units, so that rounding x adds little to rounding t(x).
+    cells = choose_cells(bounds, model.spacing, is_integer=model.is_integer, wanted=(4 if is_scalar else 2) * size)
     middles = cells.middles(bounds)
     t = model.statistic(middles)[None] if is_scalar else model.features(middles, bounds)
     table, units, origins = make_table(t, n_units=size, is_centred=outside is Outside.CLAMP)

@@ -23,7 +23,7 @@ from dp_dask.gate.journal import Balance
 from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise
-from dp_dask.measurement import Measurement, make_model, make_prior
+from dp_dask.measurement import Measurement, for_groups, make_model, make_prior
 from dp_dask.private.reduce import columns_of, reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
 from dp_dask.public.engines import Inference
@@ -136,6 +136,7 @@ def infer_from(
         if model is None or prior is None:
             continue
         rng = np.random.default_rng(seed(published.release, name))
+        model, prior = for_groups(model, prior, published.release.request.statistic)
         inference = _infer_one(name, rng, published, model, prior, n_draws, engine)
         posteriors.append(
             Posterior(
@@ -180,7 +181,7 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
     """
     if pipeline.n is None and pipeline.expected_n is None:
         raise ConfigError.of("privacy.expected_records", "is missing; to simulate a private n takes a public guess of it")
-    likes = {m.name: planned(m.request, m.model, pipeline.expected_n) for m in pipeline.measurements}
+    likes = {m.name: planned(m.request, m.whole[0], pipeline.expected_n) for m in pipeline.measurements}
     batch = max(1, min(25, replicates // 16))
     sizes = [min(batch, replicates - start) for start in range(0, replicates, batch)]
     results: dict[str, Uniformity] = {}
@@ -189,7 +190,7 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
         for m, parent in zip(pipeline.measurements, seeds, strict=True):
             children = parent.spawn(len(sizes))
             futures = [
-                client.submit(ranks, child, likes[m.name], m.prior, size, pipeline.engine, pure=False)
+                client.submit(ranks, child, likes[m.name], m.whole[1], size, pipeline.engine, pure=False)
                 for child, size in zip(children, sizes, strict=True)
             ]
             parts = []
@@ -197,7 +198,7 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
                 parts.append(future.result())
                 progress(f"calibrating {m.name}", sum(sizes[: i + 1]), replicates)
             u = np.concatenate(parts)
-            for j, parameter in enumerate(m.model.parameters):
+            for j, parameter in enumerate(m.whole[0].parameters):
                 results[f"{m.name}.{parameter}"] = uniformity(u[:, j])
     return results
 

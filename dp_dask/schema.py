@@ -15,6 +15,12 @@ from dp_dask.public.infer import ENGINES
 __all__ = ["schema"]
 
 EPSILON = {"type": "number", "exclusiveMinimum": 0, "description": "privacy loss; no default"}
+GROUP_BY = {
+    "type": "object",
+    "properties": {"column": {"type": "string"}, "groups": {"type": "array", "items": {"type": ["integer", "string"]}}},
+    "required": ["column", "groups"],
+    "additionalProperties": False,
+}
 PATH = {"type": "string", "description": "relative to this file"}
 
 
@@ -74,7 +80,7 @@ def _measurement(name: str) -> dict[str, Any]:
     properties = {
         "model": {"const": name},
         "column": {"type": "string"},
-        **({"bounds": bounds, "outside": {"enum": ["clamp", "truncate"]}} if has_bounds else {}),
+        **({"bounds": bounds, "outside": {"enum": ["clamp", "truncate"]}, "group_by": GROUP_BY} if has_bounds else {}),
         "epsilon": EPSILON,
         "prior": _dataclass(model.prior_type) if has_bounds else {"type": "object"},
         **known["properties"],

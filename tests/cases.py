@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,16 @@ from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.grid import Grid
+from dp_dask.core.joint_priors import Independent, NormalInverseGamma
 from dp_dask.core.priors import Beta, Gamma, Normal
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.release import Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum, make_table
 from dp_dask.measurement import Privacy, make_statistic
+from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
+from dp_dask.public.observe import planned
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Case:
     known: dict[str, float]
     prior: Any
     bounds: Bounds
-    theta: tuple[float, ...]  # unremarkable and extreme parameters
+    theta: tuple[Any, ...]  # unremarkable and extreme parameters
 
     @property
     def model(self) -> Any:
@@ -49,7 +54,16 @@ CASES = [
     Case("weibull", {"k": 1.7}, Gamma(1, 1), Bounds(0.1, 3), (1.0, 0.02, 40.0)),
 ]
 IDS = [case.name for case in CASES]
-BY_NAME = {case.name: case for case in CASES}
+JOINT_CASES = [
+    Case("beta", {}, Independent((Gamma(2, 0.5), Gamma(2, 0.5))), Bounds(0.02, 0.98), ((2.0, 3.0), (0.2, 0.3), (40.0, 9.0))),
+    Case(
+        "gamma_shape_rate", {}, Independent((Gamma(2, 1), Gamma(2, 2))), Bounds(0.05, 12), ((2.0, 1.0), (0.3, 0.1), (30.0, 9.0))
+    ),
+    Case("lognormal", {}, NormalInverseGamma(0, 0.3, 3, 3), Bounds(0.02, 50), ((0.3, 1.0), (-3.0, 0.2), (4.0, 3.0))),
+    Case("normal_mu_sigma", {}, NormalInverseGamma(0, 0.1, 2, 2), Bounds(-9, 9), ((0.4, 1.2), (-8.0, 0.3), (3.0, 9.0))),
+]
+JOINT_IDS = [case.name for case in JOINT_CASES]
+BY_NAME = {case.name: case for case in [*CASES, *JOINT_CASES]}
 
 
 def statistic(
@@ -101,6 +115,23 @@ def observation(
         count=None if is_public else (made.count_weight * n if count is None else count),
         expected_n=None if is_public else expected_n,
     )
+
+
+def joint_observation(
+    case: Case,
+    *,
+    n: int,
+    epsilon: float,
+    outside: Outside = Outside.CLAMP,
+    neighbours: Neighbours = Neighbours.REPLACE,
+) -> JointObservation:
+    """An observation of several sums like that of a pipeline, without data; expects n records where n is private."""
+    is_public = neighbours is Neighbours.REPLACE
+    made = statistic(case, outside=outside, neighbours=neighbours, epsilon=epsilon, n=n)
+    request = Request(
+        dataset="d", statistic=made, neighbours=neighbours, n=n if is_public else None, epsilon=Decimal(str(epsilon))
+    )
+    return planned(request, case.model, None if is_public else float(n))
 
 
 def laplace_pmf(k: np.ndarray, scale: float) -> np.ndarray:

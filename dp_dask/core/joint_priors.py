@@ -131,22 +131,28 @@ class NormalInverseGamma:
         sigma = np.sqrt(self.beta / rng.gamma(self.alpha, 1, size))
         return np.stack([self.mu + sigma / math.sqrt(self.kappa) * rng.standard_normal(size), sigma], axis=1)
 
+    @property
+    def _stretch(self) -> float:
+        """The distance from the mean beyond which mu's coordinate is logarithmic: its tails are those of a t distribution."""
+        return 1.5 * math.sqrt(self.beta / (self.alpha * self.kappa))
+
     def parameter(self, v: Floats) -> Floats:
-        """Return mu and exp of the second coordinate."""
-        return np.stack([v[:, 0], np.exp(v[:, 1])], axis=1)
+        """Return the mean plus a multiple of sinh of the first coordinate, and exp of the second."""
+        return np.stack([self.mu + self._stretch * np.sinh(v[:, 0]), np.exp(v[:, 1])], axis=1)
 
     def coordinate(self, theta: Floats) -> Floats:
-        """Return mu and log(sigma)."""
-        return np.stack([theta[:, 0], np.log(theta[:, 1])], axis=1)
+        """Return arsinh of the scaled distance of mu from its mean, and log(sigma)."""
+        return np.stack([np.arcsinh((theta[:, 0] - self.mu) / self._stretch), np.log(theta[:, 1])], axis=1)
 
     def log_density(self, v: Floats) -> Floats:
-        """Log density of (mu, log sigma)."""
-        mu, log_sigma = v[:, 0], v[:, 1]
+        """Log density of the coordinates."""
+        distance, log_sigma = self._stretch * np.sinh(v[:, 0]), v[:, 1]
         precision = np.exp(np.minimum(-2 * log_sigma, FAR))
         norm_sigma = math.log(2) + self.alpha * math.log(self.beta) - float(special.gammaln(self.alpha))
         of_sigma = norm_sigma - 2 * self.alpha * log_sigma - self.beta * precision
         norm = 0.5 * math.log(self.kappa / (2 * math.pi))
-        return of_sigma + norm - log_sigma - 0.5 * self.kappa * (mu - self.mu) ** 2 * precision
+        slope = math.log(self._stretch) + np.log(np.cosh(v[:, 0]))
+        return of_sigma + norm - log_sigma - 0.5 * self.kappa * distance**2 * precision + slope
 
     def coordinate_box(self) -> Floats:
         """Extreme quantiles of log sigma; of mu, a scaled t distribution with 2 alpha degrees of freedom, likewise."""
@@ -155,8 +161,8 @@ class NormalInverseGamma:
         high = math.log(float(special.gammainccinv(shape, TAIL)))
         log_beta = math.log(self.beta)
         reach = float(special.stdtrit(2 * shape, TAIL))
-        half = min(-reach, math.exp(FAR / 2)) * math.sqrt(self.beta / (shape * self.kappa))
-        return np.array([[self.mu - half, self.mu + half], [(log_beta - high) / 2, (log_beta - low) / 2]])
+        half = math.asinh(min(-reach, math.exp(FAR / 2)) / 1.5)
+        return np.array([[-half, half], [(log_beta - high) / 2, (log_beta - low) / 2]])
 
     def update(self, n: int, total: float, squares: float) -> NormalInverseGamma:
         """Conjugate-Update with n records whose sum is ``total`` and whose squares sum to ``squares``."""

@@ -8,13 +8,14 @@ from decimal import Decimal
 from typing import Literal
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
 
 __all__ = ["INSECURE", "AnyStatistic", "Release", "Request"]
 
-AnyStatistic = BoundedSum | TableSum | CategoryCounts
+AnyStatistic = BoundedSum | TableSum | CategoryCounts | GroupedSum
 
 ID_LENGTH = 32
 LARGEST_NOISY = 2**63

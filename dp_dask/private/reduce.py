@@ -17,6 +17,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.release import AnyStatistic
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import Total
@@ -88,7 +89,8 @@ def _sum_part(source: Source, split: Split, statistics: Sequence[AnyStatistic]) 
 def columns_of(statistics: Sequence[AnyStatistic]) -> tuple[list[str], frozenset[str]]:
     """Return the columns that the statistics read, and which of them hold texts."""
     columns = {column for statistic in statistics for column in statistic.columns}
-    texts = {s.column for s in statistics if isinstance(s, CategoryCounts) and s.is_text}
+    listed = [s.by if isinstance(s, GroupedSum) else s for s in statistics]
+    texts = {s.column for s in listed if isinstance(s, CategoryCounts) and s.is_text}
     return sorted(columns), frozenset(texts)
 
 

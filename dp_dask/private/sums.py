@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.release import AnyStatistic
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
@@ -26,6 +27,8 @@ def sum_batch(statistic: AnyStatistic, columns: Mapping[str, pa.Array], scratch:
         return (sum_array(statistic, columns[statistic.column], scratch),)
     if isinstance(statistic, TableSum):
         return _sum_table(statistic, columns[statistic.column])
+    if isinstance(statistic, GroupedSum):
+        return _sum_groups(statistic, columns)
     return _count_categories(statistic, columns[statistic.column])
 
 
@@ -49,22 +52,44 @@ def _sum_table(statistic: TableSum, array: pa.Array) -> tuple[int, ...]:
 
 def _count_categories(statistic: CategoryCounts, array: pa.Array) -> tuple[int, ...]:
     """Count each category's records; what is null or not listed is counted nowhere."""
+    found = _categories(statistic, array)
+    counts = np.bincount(found[found >= 0], minlength=len(statistic.categories))
+    return tuple(int(count) for count in counts)
+
+
+def _categories(statistic: CategoryCounts, array: pa.Array) -> NDArray[np.int64]:
+    """Return the category of each record, -1 where it is null or not listed."""
     size = len(statistic.categories)
     if is_text(array.type):
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         # Bytes are compared: a text that is not valid in its encoding is merely not listed.
-        plain = pa.large_binary() if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type) else pa.binary()
+        is_large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+        plain = pa.large_binary() if is_large else pa.binary()
         listed = pa.array([str(category).encode() for category in statistic.categories], plain)
-        found = pc.index_in(array.view(plain), value_set=listed)
-        indices = found.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
-    else:
-        values, valid = values_and_validity(array)
-        order = np.argsort(np.array(statistic.categories))
-        keys = np.array(statistic.categories, dtype=np.float64)[order]
-        place = np.minimum(np.searchsorted(keys, values), size - 1)
-        is_listed = keys[place] == values
-        if valid is not None:
-            is_listed &= valid
-        indices = order[place[is_listed]]
-    return tuple(int(count) for count in np.bincount(indices, minlength=size))
+        found = pc.fill_null(pc.index_in(array.view(plain), value_set=listed), -1)
+        return np.asarray(found, dtype=np.int64)
+    values, valid = values_and_validity(array)
+    order = np.argsort(np.array(statistic.categories))
+    keys = np.array(statistic.categories, dtype=np.float64)[order]
+    place = np.minimum(np.searchsorted(keys, values), size - 1)
+    is_listed = keys[place] == values
+    if valid is not None:
+        is_listed &= valid
+    return np.where(is_listed, order[place], -1)
+
+
+def _sum_groups(statistic: GroupedSum, columns: Mapping[str, pa.Array]) -> tuple[int, ...]:
+    """Sum and count within each group, in integers."""
+    size = len(statistic.by.categories)
+    measured, groups = columns[statistic.within.column], columns[statistic.by.column]
+    sums, counts = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    for start in range(0, len(measured), BLOCK):
+        group = _categories(statistic.by, groups.slice(start, BLOCK))
+        values, valid = values_and_validity(measured.slice(start, BLOCK))
+        moves = statistic.within.contributions(values if valid is None else np.where(valid, values, np.nan)).reshape(-1)
+        is_listed = group >= 0
+        np.add.at(sums, group[is_listed], moves[is_listed])
+        counts += np.bincount(group[is_listed], minlength=size)
+    both = np.stack([sums, statistic.within.count_weight * counts], axis=1)
+    return tuple(int(value) for value in both.ravel())

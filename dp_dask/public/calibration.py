@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dp_dask.public.grid import GridPosterior
 from dp_dask.public.infer import infer
 from dp_dask.public.observe import AnyObservation
 from dp_dask.public.simulation import simulate
@@ -55,8 +56,11 @@ def ranks(seed: np.random.SeedSequence, like: AnyObservation, prior: Any, n: int
         theta = np.atleast_1d(prior.rvs(rng, 1)[0])
         pseudo = simulate(rng, like, theta, prior).observation
         inference = infer(rng, pseudo, prior, RANK_DRAWS, engine)
-        if inference.grid is not None:
+        if isinstance(inference.grid, GridPosterior):
             u[i] = inference.grid.cdf(float(theta[0]))
+        elif inference.grid is not None:
+            v = prior.coordinate(theta[None])[0]  # each coordinate grows with its own parameter
+            u[i] = [inference.grid.cdf(float(value), axis) for axis, value in enumerate(v)]
         else:
             draws = rng.permutation(inference.draws.reshape(-1, len(theta)))[:RANK_DRAWS]
             ties = 1 + np.sum(draws == theta, axis=0)

@@ -12,7 +12,9 @@ from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import Inference, edgeworth, guide, independent, lattice
 from dp_dask.public.grid import FINE, find_cells
+from dp_dask.public.groups import GroupedObservation, infer_groups
 from dp_dask.public.joint import JointObservation
+from dp_dask.public.joint_auto import infer_jointly
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 
@@ -25,6 +27,7 @@ RELEASES: dict[type, str] = {
     Observation: "one sum",
     JointObservation: "several sums of one column",
     CountsObservation: "counts of categories",
+    GroupedObservation: "sums of groups",
 }
 AFFORDABLE = 1e8  # multiplications, about a second: up to there the exact engine is always taken
 ALWAYS_EXACT = 30  # records: below, the correction's error estimate may be 4 times too small
@@ -33,8 +36,12 @@ LARGEST_ERROR = 0.02  # total variation
 
 def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_draws: int, engine: str = AUTO) -> Inference:
     """Draw from p(theta | release); raises InferenceError where the engine cannot serve the model."""
+    if isinstance(observation, GroupedObservation):
+        return infer_groups(lambda each, of_group: infer(rng, each, of_group, n_draws, engine), observation, prior)
     if engine == AUTO and isinstance(observation, Observation):
         return _auto(rng, observation, prior, n_draws)
+    if engine == AUTO and isinstance(observation, JointObservation):
+        return infer_jointly(rng, observation, prior, n_draws)
     if engine == AUTO:
         engine = "factorised" if observation.n is None else "tree"
     function = plugins.load(FOLDER, engine)

@@ -6,16 +6,18 @@ from typing import Any
 
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.grid import MOST_CELLS
+from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.release import Release, Request
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
+from dp_dask.public.groups import GroupedModel, GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
 
 __all__ = ["AnyObservation", "observe", "planned"]
 
-AnyObservation = Observation | JointObservation | CountsObservation
+AnyObservation = Observation | JointObservation | CountsObservation | GroupedObservation
 
 
 def observe(release: Release, model: Any, expected_n: float | None = None) -> AnyObservation:
@@ -38,6 +40,11 @@ def _see(
             msg = "the release holds counts of categories; infer with the categorical model of the same categories"
             raise InferenceError(msg)
         return CountsObservation(model=model, statistic=statistic, n=request.n, scale=scale, y=sums, expected_n=expected_n)
+    if isinstance(statistic, GroupedSum):
+        if not isinstance(model, GroupedModel) or model.groups != statistic.by.categories:
+            msg = "the release holds sums of groups; infer with the model that it was made for"
+            raise InferenceError(msg)
+        return GroupedObservation(model=model, statistic=statistic, n=request.n, scale=scale, y=sums, expected_n=expected_n)
     is_scalar = len(sums) == 1 and len(model.parameters) == 1
     if request.n is None and not request.has_count:
         msg = "the release has no noisy count although n is private: it was not written by dp_dask"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.statistic import BoundedSum
@@ -89,6 +90,14 @@ def in_words(release: Release) -> dict[str, str]:
         return {
             "what": f"column {statistic.column}, counts of {len(statistic.categories)} categories, other values counted nowhere",
             "noise": f"of scale {figures(release.scale)} on every count, sensitivity {release.sensitivity} in all",
+            "released": _listed([str(value) for value in release.noisy_sums]),
+        }
+    if isinstance(statistic, GroupedSum):
+        within = statistic.within
+        groups = f"in each of {len(statistic.by.categories)} groups of column {statistic.by.column}"
+        return {
+            "what": f"column {within.column}, bounds [{figures(within.bounds.lower)}, {figures(within.bounds.upper)}], {groups}",
+            "noise": f"of scale {figures(release.scale)} on each sum and count, sensitivity {release.sensitivity} in all",
             "released": _listed([str(value) for value in release.noisy_sums]),
         }
     low, high = figures(statistic.bounds.lower), figures(statistic.bounds.upper)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.public.counts import CountsObservation
+from dp_dask.public.grid import GridPosterior
+from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.infer import infer
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
@@ -59,6 +61,10 @@ def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: 
         raise ValueError(msg)
     if isinstance(like, CountsObservation):
         return _simulate_counts(rng, like, np.asarray(theta), prior)
+    if isinstance(like, GroupedObservation):
+        parts = [simulate(rng, each, value) for each, value in zip(like.of_groups, theta, strict=True)]
+        y = tuple(value for part in parts for value in (part.observation.y, part.observation.count))
+        return Pseudo(replace(like, y=y), sum(part.n for part in parts), [(part.n, part.total) for part in parts])
     n = _draw_n(rng, like)
     count = None if like.count is None else like.statistic.count_weight * n + _noise(rng, like.scale)
     if isinstance(like, JointObservation):
@@ -125,7 +131,8 @@ def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, 
     for i in range(replicates):
         pseudo = simulate(rng, like, prior.rvs(rng, 1)[0], prior)
         inference = infer(rng, pseudo.observation, prior, DRAWS)
-        private[i] = inference.grid.sd if inference.grid is not None else inference.draws.std(axis=(0, 1))
+        made = inference.grid
+        private[i] = made.sd if isinstance(made, GridPosterior) else inference.draws.std(axis=(0, 1))
         if pseudo.total is not None:
             exact[i] = _non_private_sd(like, prior, pseudo)
     pairs = zip(private.mean(axis=0), exact.mean(axis=0), strict=True)
@@ -136,6 +143,9 @@ def _non_private_sd(like: AnyObservation, prior: Any, pseudo: Pseudo) -> Floats:
     """Return the sd [p] of the posterior from the records themselves."""
     if isinstance(like, CountsObservation):
         return Dirichlet(tuple(like.model.update(prior, pseudo.total))).sd
+    if isinstance(like, GroupedObservation):
+        pairs = zip(like.of_groups, prior.priors, pseudo.total, strict=True)
+        return np.concatenate([_non_private_sd(each, one, Pseudo(each, *told)) for each, one, told in pairs])
     updated = like.model.update(prior, pseudo.n, pseudo.total)
     made = updated if isinstance(like, JointObservation) else type(prior)(*map(float, updated))
     return np.atleast_1d(made.sd)

@@ -17,6 +17,7 @@ from dp_dask.core.priors import Prior
 from dp_dask.public.grid import GridPosterior, Guide
 from dp_dask.public.normal_laplace import log_density
 from dp_dask.public.observation import Observation
+from dp_dask.public.plane import PlanePosterior
 
 __all__ = ["CHAINS", "Engine", "Inference", "guide", "independent"]
 
@@ -33,7 +34,7 @@ class Inference:
     reason: str
     draws: Floats
     error: float | None  # estimated total variation distance to the exact posterior; None where unknown
-    grid: GridPosterior | None = None  # the tabulated posterior, where the engine makes one
+    grid: GridPosterior | PlanePosterior | None = None  # the tabulated posterior, where the engine makes one
 
 
 class Engine(Protocol):

@@ -1,0 +1,127 @@
+"""clt_grid: two sums by the central limit theorem, their noise exactly, for larger n.
+
+S is taken as normal with the exact mean and covariance of n contributions; its Laplace noise is integrated out
+(``public.normal_laplace_2d``) and the posterior tabulated on cells: no latent variable, no chain.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_dask.errors import InferenceError
+from dp_dask.public import grid, plane
+from dp_dask.public.engines import CHAINS, SMALLEST_VARIANCE, Inference
+from dp_dask.public.joint import JointObservation
+from dp_dask.public.modes import Box
+from dp_dask.public.normal_laplace import log_density as log_density_1d
+from dp_dask.public.normal_laplace_2d import log_density
+from dp_dask.public.private_count_2d import log_density_private
+
+__all__ = ["Tabulated", "error_estimate", "log_likelihood", "plugin", "tabulated"]
+
+Floats = NDArray[np.float64]
+Tabulated = grid.GridPosterior | plane.PlanePosterior
+STARTS = 400  # prior draws among which the walks to the modes begin
+# E|He_3(z)| / 2 and E|He_4(z)| / 2: a skewness of s moves s / 6 times the first of a normal law's probability, an excess kurtosis
+# of k moves k / 24 times the second.
+OF_SKEWNESS, OF_KURTOSIS = 0.75, 1.4
+
+
+def clt_grid(rng: np.random.Generator, observation: JointObservation, prior: Any, n_draws: int) -> Inference:
+    """Draw independently from the tabulated posterior; raises InferenceError for more than two sums or parameters."""
+    posterior = tabulated(rng, observation, prior)
+    return from_tabulated(rng, observation, prior, posterior, n_draws, reason="asked for")
+
+
+def tabulated(rng: np.random.Generator, observation: JointObservation, prior: Any) -> Tabulated:
+    """Tabulate the posterior under the normal approximation of S."""
+    n_parameters = len(observation.model.parameters)
+    if len(observation.y) != 2 or n_parameters > 2:  # noqa: PLR2004
+        msg = f"engine clt_grid serves two sums and one or two parameters, not {len(observation.y)} and {n_parameters}: use auto"
+        raise InferenceError(msg)
+    if n_parameters == 1:
+        cells = grid.find_cells(prior, _guide(observation))
+        return grid.tabulate(prior, lambda theta: log_likelihood(observation, theta[:, None]), cells)
+
+    def density(v: Floats) -> Floats:
+        return np.asarray(prior.log_density(v) + log_likelihood(observation, prior.parameter(v)))
+
+    low, high = prior.coordinate_box().T
+    return plane.tabulate(density, Box(low, high), prior.coordinate(prior.rvs(rng, STARTS)))
+
+
+def from_tabulated(
+    rng: np.random.Generator, observation: JointObservation, prior: Any, posterior: Tabulated, n_draws: int, *, reason: str
+) -> Inference:
+    """Draw independently from the tabulated posterior."""
+    drawn = posterior.draw(rng, CHAINS * -(-n_draws // CHAINS))
+    theta = drawn[:, None] if isinstance(posterior, grid.GridPosterior) else prior.parameter(drawn)
+    return Inference(
+        engine="clt_grid",
+        reason=reason,
+        draws=theta.reshape(CHAINS, -1, theta.shape[1]),
+        error=error_estimate(observation, np.median(theta, axis=0)[None]),
+        grid=posterior,
+    )
+
+
+def log_likelihood(observation: JointObservation, theta: Floats) -> Floats:
+    """Return log p(y | theta) [k] of parameters [k, p], S normal, up to a constant."""
+    if observation.n == 0:
+        return np.zeros(len(theta))
+    mean, covariance = observation.moments(theta)
+    y, scale = np.array(observation.y, dtype=np.float64), observation.scale
+    if observation.n is not None:
+        return log_density(y, observation.n * mean, observation.n * covariance, scale)
+    weight, count = observation.statistic.count_weight, observation.count or 0
+    return log_density_private(y, count, weight, mean, covariance, scale, observation.expected_n)
+
+
+def error_estimate(observation: JointObservation, theta: Floats) -> float:
+    """Estimate the total variation between the normal law of y and the true one, by the first Edgeworth terms of each sum.
+
+    With cumulants k3 and k4 of one contribution and the noise of scale b, y has skewness n k3 / (n var + 2 b^2)^(3/2), excess
+    kurtosis n k4 / (n var + 2 b^2)^2 beside the noise's own. What counts is how many records lie strictly inside the bounds, not
+    n, and the cumulants know it.
+    """
+    rows = observation.statistic.rows.astype(np.float64)
+    inside, outside = observation.probabilities(theta)
+    p = np.append(inside[0], outside[0])
+    values = np.hstack([rows, np.zeros((len(rows), 1))])
+    d = values - (values @ p)[:, None]
+    n = max(observation.n_guess, 1.0)
+    variance = d * d @ p
+    spread = n * variance + 2 * observation.scale**2
+    skewness = n * (d**3 @ p) / spread**1.5
+    kurtosis = n * (d**4 @ p - 3 * variance**2) / spread**2
+    return float(min(np.sum(OF_SKEWNESS / 6 * np.abs(skewness) + OF_KURTOSIS / 24 * np.abs(kurtosis)), 1.0))
+
+
+def _guide(observation: JointObservation) -> grid.Guide:
+    """Return a rough likelihood of one parameter from two sums that are taken as independent."""
+    y, scale, n = np.array(observation.y, dtype=np.float64), observation.scale, observation.n_guess
+    n_sd = 0.0 if observation.n is not None else math.sqrt(2) * scale / observation.statistic.count_weight
+
+    def spread(theta: Floats) -> tuple[Floats, Floats]:
+        mean, covariance = observation.moments(theta[:, None])
+        variance = np.diagonal(covariance, axis1=1, axis2=2) * (n + n_sd) + (mean * n_sd) ** 2
+        return n * mean, variance + SMALLEST_VARIANCE * scale**2
+
+    def log_likelihood(theta: Floats, extra: Floats) -> Floats:
+        mean, variance = spread(theta)
+        sd = np.sqrt(variance + extra[:, None])
+        return np.asarray(log_density_1d((y - mean).T, sd.T, scale).sum(axis=0))
+
+    # The first sum leads the zoom; the second one only weighs.
+    return grid.Guide(
+        mean=lambda theta: spread(theta)[0][:, 0],
+        sd=lambda theta: np.sqrt(spread(theta)[1][:, 0] + 2 * scale**2),
+        log_density=log_likelihood,
+    )
+
+
+plugin = clt_grid
