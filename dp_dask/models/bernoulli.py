@@ -35,11 +35,11 @@ class Bernoulli:
         """1 below 0, p below 1, else 0."""
         return np.where(x < 0, 1.0, np.where(x < 1, theta, 0.0))
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
         """Two terms."""
         zero = (1 - theta) * (lower <= 0 <= upper)
         one = theta * (lower <= 1 <= upper)
-        return PartialMoments(zero + one, one, one).shifted(-about)
+        return PartialMoments([zero + one, *[one] * order]).shifted(-about)
 
     def update(self, prior: Beta, n: Any, total: Any) -> tuple[Any, Any]:
         """Beta(alpha + S, beta + n - S)."""

@@ -14,6 +14,7 @@ from dp_dask.core.release import Release
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.errors import InferenceError
 from dp_dask.models import Model
+from dp_dask.public.moments import closed
 
 __all__ = ["Moments", "Observation", "observe"]
 
@@ -99,20 +100,9 @@ class Observation:
         return Moments(mean, variance, third, fourth - 3 * variance**2)
 
     def quick_moments(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of the contribution from the model's closed forms, without the rounding."""
-        bounds, grid = self.statistic.bounds, self.statistic.grid
-        zero = grid.origin * grid.unit
-        _, first, second = self.model.partial_moments(theta, bounds.lower, bounds.upper, zero)
-        if self.statistic.outside is Outside.CLAMP:
-            below, above = self._outer_edges()
-            low = self.model.cdf(below, theta)
-            high = self.model.sf(above, theta)
-            # A clamped record counts as the end cell, which is the bound rounded to the grid.
-            lower, upper = grid.lower * grid.unit - zero, grid.upper * grid.unit - zero
-            first = first + lower * low + upper * high
-            second = second + lower**2 * low + upper**2 * high
-        variance = np.maximum(second - first**2, 0)
-        return first / grid.unit, variance / grid.unit**2
+        """Return mean and variance of the contribution from the model's closed forms; rough where the unit is not small."""
+        first, second = closed(self.model, self.statistic, theta, 2)
+        return first, np.maximum(second - first**2, 0)
 
     @property
     def n_guess(self) -> float:
