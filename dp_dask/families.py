@@ -71,21 +71,21 @@ class GammaFamily(ABC):
         below, above = special.gammainc(self.law_shape, z), special.gammaincc(self.law_shape, z)
         return (below, above) if self.is_increasing else (above, below)
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
         """E[t^k; a <= t <= b] = Gamma(s + k) / Gamma(s) / rate^k (P(s + k, rate b) - P(s + k, rate a)), s the shape."""
         with np.errstate(divide="ignore"):
             ends = self.statistic(np.array([max(lower, self.support[0]), max(upper, self.support[0])]))
         a, b = (theta * max(float(t), 0.0) for t in (ends if self.is_increasing else ends[::-1]))
         moments = []
         factor = np.ones_like(theta)
-        for k in range(3):
+        for k in range(order + 1):
             shape = self.law_shape + k
             # In the tail where both terms are small.
             below = special.gammainc(shape, b) - special.gammainc(shape, a)
             above = special.gammaincc(shape, a) - special.gammaincc(shape, b)
             moments.append(factor * np.where(a < shape, below, above))
             factor = factor * shape / theta
-        return PartialMoments(*moments).shifted(-about)
+        return PartialMoments(moments).shifted(-about)
 
     def update(self, prior: Gamma, n: Any, total: Any) -> tuple[Any, Any]:
         """Gamma(alpha + n shape, beta + S)."""

@@ -44,8 +44,8 @@ class Model(Protocol):
         """Return t(x), monotone or with one turn inside the support, shape kept."""
         ...
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
-        """Moments of t about a point over the closed interval [lower, upper] of t, in closed form; ends may be infinite."""
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
+        """Moments of t about a point over the records in the closed interval [lower, upper], which may be infinite."""
         ...
 
     def update(self, prior: Any, n: Any, total: Any) -> Any:

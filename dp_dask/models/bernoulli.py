@@ -41,11 +41,11 @@ class Bernoulli:
         """Return x itself."""
         return x
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
         """Two terms."""
         zero = (1 - theta) * (lower <= 0 <= upper)
         one = theta * (lower <= 1 <= upper)
-        return PartialMoments(zero + one, one, one).shifted(-about)
+        return PartialMoments([zero + one, *[one] * order]).shifted(-about)
 
     def update(self, prior: Beta, n: Any, total: Any) -> tuple[Any, Any]:
         """Beta(alpha + S, beta + n - S)."""

@@ -43,19 +43,19 @@ class Exponential:
         """Return x itself."""
         return x
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
         """Memoryless: E[(x - a)^k; a <= x <= b] = exp(-rate a) k! / rate^k P(k + 1, rate (b - a)), P incomplete gamma."""
         a = max(lower, 0.0)
         if upper < a:
-            return PartialMoments(*[np.zeros_like(theta)] * 3)
+            return PartialMoments([np.zeros_like(theta)] * (order + 1))
         z = theta * (upper - a)
-        tail = np.exp(-theta * a)
-        moments = PartialMoments(
-            tail * special.gammainc(1, z),
-            tail * special.gammainc(2, z) / theta,
-            tail * 2 * special.gammainc(3, z) / theta / theta,
-        )
-        return moments.shifted(a - about)
+        moments = []
+        for k in range(order + 1):
+            moment = np.exp(-theta * a) * special.gammainc(k + 1, z)
+            for j in range(k):  # one factor at a time: theta^k may underflow
+                moment = moment * (j + 1) / theta
+            moments.append(moment)
+        return PartialMoments(moments).shifted(a - about)
 
     def update(self, prior: Gamma, n: Any, total: Any) -> tuple[Any, Any]:
         """Gamma(alpha + n, beta + S)."""

@@ -12,7 +12,7 @@ from scipy import special
 
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
-from dp_dask.core.moments import PartialMoments
+from dp_dask.core.moments import PartialMoments, from_factorial
 from dp_dask.core.priors import Beta
 
 __all__ = ["plugin"]
@@ -44,12 +44,12 @@ class Geometric:
         """Return x itself."""
         return x
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
         """Memoryless, with factorial moments E[(y)_k; y <= R] = k! (q / p)^k I_p(k + 1, R - k + 1), I incomplete beta."""
         a = math.ceil(max(lower, 0.0))
         r = math.floor(upper) - a if math.isfinite(upper) else math.inf
         if r < 0:
-            return PartialMoments(*[np.zeros_like(theta)] * 3)
+            return PartialMoments([np.zeros_like(theta)] * (order + 1))
 
         def inside(k: int) -> Any:
             if r < k:
@@ -57,10 +57,13 @@ class Geometric:
             return special.betainc(k + 1, r - k + 1, theta) if math.isfinite(r) else 1.0
 
         odds = (1 - theta) / theta
-        start = np.exp(a * _log_q(theta))
-        first = start * odds * inside(1)
-        second = 2 * start * odds * odds * inside(2) + first
-        return PartialMoments(start * inside(0), first, second).shifted(a - about)
+        factorial = []
+        for k in range(order + 1):
+            moment = np.exp(a * _log_q(theta)) * inside(k)
+            for j in range(k):  # one factor at a time: odds^k may overflow
+                moment = moment * (j + 1) * odds
+            factorial.append(moment)
+        return from_factorial(factorial).shifted(a - about)
 
     def update(self, prior: Beta, n: Any, total: Any) -> tuple[Any, Any]:
         """Beta(alpha + n, beta + S)."""

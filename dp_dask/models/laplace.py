@@ -57,15 +57,15 @@ class Laplace(GammaFamily):
         tail = np.exp(-theta * np.abs(distance)) / 2
         return np.where(distance <= 0, tail, 1 - tail)
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
         """Half of the exponential's moments over each side's share of the interval."""
         low, high = lower - self.location, upper - self.location
         sides = [
-            GammaFamily.partial_moments(self, theta, self.location + max(a, 0.0), self.location + b, about)
+            GammaFamily.partial_moments(self, theta, self.location + max(a, 0.0), self.location + b, about, order)
             for a, b in ((low, high), (-high, -low))
             if b > 0
         ]
-        return PartialMoments(*(sum(parts, np.zeros_like(theta)) / 2 for parts in zip(*sides, strict=True)))
+        return PartialMoments(sum(parts, np.zeros_like(theta)) / 2 for parts in zip(*sides, strict=True))
 
     def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
         """n independent errors around the location."""

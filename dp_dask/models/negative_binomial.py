@@ -12,7 +12,7 @@ from scipy import special
 
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
-from dp_dask.core.moments import PartialMoments
+from dp_dask.core.moments import PartialMoments, from_factorial
 from dp_dask.core.priors import Beta
 from dp_dask.families import check_positive
 
@@ -51,19 +51,18 @@ class NegativeBinomial:
         """Return x itself."""
         return x
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
         """E[x (x - 1) .. (x - k + 1); .] is r (r + 1) .. (r + k - 1) (q / p)^k P(x' in .), x' with r + k, shifted by k."""
         a, b = math.ceil(max(lower, 0)), upper if math.isinf(upper) else math.floor(upper)
         factorial = []
         factor = np.ones_like(theta)
-        for k in range(3):
+        for k in range(order + 1):
             other = NegativeBinomial(self.r + k)
             below = other.cdf(b - k, theta) - other.cdf(a - k - 1, theta)
             above = other.sf(a - k - 1, theta) - other.sf(b - k, theta)
             factorial.append(factor * np.maximum(np.where(other.cdf(b - k, theta) < 0.5, below, above), 0))  # noqa: PLR2004
             factor = factor * (self.r + k) * (1 - theta) / theta
-        zero, first, second = factorial
-        return PartialMoments(zero, first, second + first).shifted(-about)
+        return from_factorial(factorial).shifted(-about)
 
     def update(self, prior: Beta, n: Any, total: Any) -> tuple[Any, Any]:
         """Beta(alpha + n r, beta + S)."""

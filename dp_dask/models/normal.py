@@ -18,6 +18,7 @@ from dp_dask.core.priors import Normal as NormalPrior
 __all__ = ["plugin"]
 
 Floats = NDArray[np.float64]
+FARTHEST = 40.0  # standard deviations: beyond, the density is 0 in float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +51,18 @@ class Normal:
         """Return x itself."""
         return x
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
-        """With z = (x - mu) / sigma: Phi, E[z] = phi(a) - phi(b), E[z^2] = Phi + a phi(a) - b phi(b)."""
-        a, b = (lower - theta) / self.sigma, (upper - theta) / self.sigma
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
+        """With z = (x - mu) / sigma, by parts: E[z^k] = (k - 1) E[z^(k - 2)] + a^(k - 1) phi(a) - b^(k - 1) phi(b)."""
+        a = np.clip((lower - theta) / self.sigma, -FARTHEST, FARTHEST)
+        b = np.clip((upper - theta) / self.sigma, -FARTHEST, FARTHEST)
         near = np.where(a > 0, special.ndtr(-a) - special.ndtr(-b), special.ndtr(b) - special.ndtr(a))
         phi_a, phi_b = _density(a), _density(b)
-        first = self.sigma * (phi_a - phi_b)
-        second = self.sigma**2 * (near + _product(a, phi_a) - _product(b, phi_b))
-        return PartialMoments(near, first, second).shifted(theta - about)
+        moments = [near]
+        for k in range(1, order + 1):
+            before = (k - 1) * moments[k - 2] if k > 1 else 0.0
+            moments.append(before + a ** (k - 1) * phi_a - b ** (k - 1) * phi_b)
+        scaled = PartialMoments(self.sigma**k * moment for k, moment in enumerate(moments))
+        return scaled.shifted(theta - about)
 
     def update(self, prior: NormalPrior, n: Any, total: Any) -> tuple[Any, Any]:
         """Precisions add: 1 / sd^2 = 1 / prior.sigma^2 + n / sigma^2."""
@@ -76,11 +81,6 @@ class Normal:
 
 def _density(z: Floats) -> Floats:
     return np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-
-
-def _product(z: Floats, density: Floats) -> Floats:
-    """Return z phi(z), 0 at infinity."""
-    return np.where(np.isfinite(z), z, 0.0) * density
 
 
 plugin = Normal

@@ -12,7 +12,7 @@ from scipy import special
 
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
-from dp_dask.core.moments import PartialMoments
+from dp_dask.core.moments import PartialMoments, from_factorial
 from dp_dask.core.priors import Gamma
 
 __all__ = ["plugin"]
@@ -44,23 +44,29 @@ class Poisson:
 
     def _between(self, theta: Floats, a: float, b: float) -> Floats:
         """P(a <= x <= b), subtracting in the tail where both terms are small."""
-        low, high = float(a - 1), float(b)
-        below = self.cdf(high, theta) - self.cdf(low, theta)
-        above = self.sf(low, theta) - self.sf(high, theta)
-        return np.where(self.cdf(high, theta) < 0.5, below, above)  # noqa: PLR2004
+        up_to = self.cdf(b, theta)
+        if a <= 0:
+            return up_to
+        return np.where(up_to < 0.5, up_to - self.cdf(a - 1, theta), self.sf(a - 1, theta) - self.sf(b, theta))  # noqa: PLR2004
 
     def statistic(self, x: Floats) -> Floats:
         """Return x itself."""
         return x
 
-    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float) -> PartialMoments:
-        """Factorial moments: E[(x)_k; a <= x <= b] = rate^k P(a - k <= x <= b - k)."""
+    def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
+        """Factorial moments: E[(x)_k; a <= x <= b] = rate^k P(a - k <= x <= b - k), stepped in k by two probabilities."""
         a = math.ceil(max(lower, 0.0))
         b = math.floor(upper) if math.isfinite(upper) else math.inf
         if b < a:
-            return PartialMoments(*[np.zeros_like(theta)] * 3)
-        p, f1, f2 = (theta**k * self._between(theta, a - k, b - k) for k in range(3))
-        return PartialMoments(p, f1, f2 + f1).shifted(-about)
+            return PartialMoments([np.zeros_like(theta)] * (order + 1))
+        inside, factorial = self._between(theta, a, b), []
+        for k in range(order + 1):
+            moment = np.maximum(inside, 0)
+            for _ in range(k):  # one factor at a time: theta^k may overflow
+                moment = moment * theta
+            factorial.append(moment)
+            inside = inside + _pmf(a - k - 1, theta) - _pmf(b - k, theta)
+        return from_factorial(factorial).shifted(-about)
 
     def update(self, prior: Gamma, n: Any, total: Any) -> tuple[Any, Any]:
         """Gamma(alpha + S, beta + n)."""
@@ -74,6 +80,13 @@ class Poisson:
     def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
         """n independent counts."""
         return rng.poisson(min(theta, LARGEST_RATE), n).astype(np.float64)
+
+
+def _pmf(k: float, theta: Floats) -> Any:
+    """P(x = k); 0 below 0 and at infinity."""
+    if not 0 <= k < math.inf:
+        return 0.0
+    return np.exp(k * np.log(theta) - theta - math.lgamma(k + 1))
 
 
 plugin = Poisson

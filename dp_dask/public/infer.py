@@ -11,10 +11,11 @@ from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import Inference, edgeworth, guide, independent, lattice
-from dp_dask.public.grid import FINE, find_cells
+from dp_dask.public.grid import FINE, STRIDE, GridPosterior, find_cells
 from dp_dask.public.groups import GroupedObservation, infer_groups
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.joint_auto import infer_jointly
+from dp_dask.public.moments import closed
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 
@@ -29,9 +30,14 @@ RELEASES: dict[type, str] = {
     CountsObservation: "counts of categories",
     GroupedObservation: "sums of groups",
 }
-AFFORDABLE = 1e8  # multiplications, about a second: up to there the exact engine is always taken
+AFFORDABLE = 1e8  # multiplications, about 0.15 s: up to there the exact engine is taken in doubt
 ALWAYS_EXACT = 30  # records: below, the correction's error estimate may be 4 times too small
+MANY, WIDE = 100, 0.99  # records; of the range of a contribution, which the noise scale may miss by rounding at epsilon 1
+MOST_COARSE = 8  # cells: up to there the exact engine is as quick
 LARGEST_ERROR = 0.02  # total variation
+BLURRED, MOST_LUMPY = 3.0, 0.05  # of a contribution, what noise scale hides it; posterior probability
+CONSTANT = 1e-6  # of the noise's variance: S does not vary
+PROBES = 9
 
 
 def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_draws: int, engine: str = AUTO) -> Inference:
@@ -55,18 +61,50 @@ def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_d
 
 
 def _auto(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int) -> Inference:
-    """Take lattice where it is affordable or n is small, edgeworth where its error estimate is small, else lattice."""
+    """Take edgeworth where its error is negligible, else lattice where it is affordable or n is small, else by the estimate.
+
+    Edgeworth's estimate is that of the plain density's error; what the correction leaves is far less. Measured against lattice
+    on the 1,709 releases of 2,200 that took it (five models, clamped and truncated, n 100 to 1,000, epsilon 0.1 to 1): 0.0024 of
+    total variation at most, 0.00003 on average. Where the noise is narrower the estimate may not see the lumps of S: at
+    epsilon 10 a distance of 0.15 was met under an estimate of 0.02 (counts far above their bounds, truncated), so that
+    lattice comes first there.
+    """
     cells = find_cells(prior, guide(observation))
-    theta = prior.parameter(cells.middle)
-    price = lattice.cost(observation, theta) * max(FINE / len(cells), 1)
+    corrected = edgeworth.tabulated(observation, prior, cells) if _is_smooth(observation) else None
+    if corrected is not None and corrected[1] <= LARGEST_ERROR and not _is_lumpy(observation, corrected[0]):
+        reason = f"the noise is wide and the correction moves only {corrected[1]:.4f} of probability"
+        return independent(rng, corrected[0], n_draws, engine="edgeworth", reason=reason, error=corrected[1])
+    probes = prior.parameter(cells.middle[np.linspace(0, len(cells) - 1, PROBES).astype(int)])
+    price = lattice.cost(observation, probes) / PROBES * max(FINE, len(cells)) / STRIDE
     is_few = observation.n_guess < ALWAYS_EXACT
     if price <= AFFORDABLE or (is_few and observation.n is not None):
         reason = f"exact, {price:.0e} operations"
     else:
-        posterior, error = edgeworth.tabulated(observation, prior, cells)
+        posterior, error = corrected or edgeworth.tabulated(observation, prior, cells)
         if error <= (LARGEST_ERROR / 4 if is_few else LARGEST_ERROR):
             reason = f"lattice would take {price:.0e} operations; the correction moves at most {error:.4f} of probability"
             return independent(rng, posterior, n_draws, engine="edgeworth", reason=reason, error=error)
         reason = f"exact, because edgeworth's error estimate {error:.3f} is above {LARGEST_ERROR}"
     posterior = lattice.tabulated(observation, prior, cells)
     return independent(rng, posterior, n_draws, engine="lattice", reason=reason, error=0.0)
+
+
+def _is_lumpy(observation: Observation, posterior: GridPosterior) -> bool:
+    """Whether S may vary by very few rare contributions, each of which shows through the noise: then no series helps.
+
+    For rare contributions of one size J the cumulants of S are n rate J^k, so that J is the ratio of the third to the second and
+    n variance / J^2 their expected number.
+    """
+    mean, second, third = closed(observation.model, observation.statistic, posterior.theta, 3)
+    variance = np.maximum(second - mean**2, 0)
+    spread = (observation.n or 0) * variance
+    varies = spread > CONSTANT * observation.scale**2
+    size = np.abs(third - 3 * mean * second + 2 * mean**3) / np.where(varies, variance, 1)
+    is_lumpy = varies & (observation.scale < BLURRED * size) & (spread < size**2 / 4)
+    return bool(posterior.weights[is_lumpy].sum() > MOST_LUMPY)
+
+
+def _is_smooth(observation: Observation) -> bool:
+    """Whether n is large and the noise scale is no less than the range of a contribution."""
+    largest = observation.high - observation.low
+    return observation.n is not None and observation.n >= MANY and largest > MOST_COARSE and observation.scale >= WIDE * largest

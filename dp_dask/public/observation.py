@@ -13,6 +13,7 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
 from dp_dask.models import Model
+from dp_dask.public.moments import closed
 
 __all__ = ["Moments", "Observation", "of_table", "outer_edges", "probabilities"]
 
@@ -99,25 +100,9 @@ class Observation:
         return Moments(mean, variance, third, fourth - 3 * variance**2)
 
     def quick_moments(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of the contribution from the model's closed forms, without the rounding."""
-        bounds, statistic = self.statistic.bounds, self.statistic
-        unit = statistic.units[0]
-        zero = self.origin * unit
-        _, first, second = self.model.partial_moments(theta, bounds.lower, bounds.upper, zero)
-        if statistic.outside is Outside.CLAMP:
-            below, above = outer_edges(self.model, bounds)
-            low = self.model.cdf(below, theta)
-            high = self.model.sf(above, theta)
-            # A clamped record counts as the end cell, which is the bound's statistic rounded to the grid.
-            if isinstance(statistic, BoundedSum):
-                ends = statistic.grid.lower - statistic.grid.origin, statistic.grid.upper - statistic.grid.origin
-            else:
-                ends = int(statistic.rows[0, 0]), int(statistic.rows[0, -1])
-            lower, upper = ends[0] * unit, ends[1] * unit
-            first = first + lower * low + upper * high
-            second = second + lower**2 * low + upper**2 * high
-        variance = np.maximum(second - first**2, 0)
-        return first / unit, variance / unit**2
+        """Return mean and variance of the contribution from the model's closed forms; rough where the unit is not small."""
+        first, second = closed(self.model, self.statistic, theta, 2)
+        return first, np.maximum(second - first**2, 0)
 
     @property
     def n_guess(self) -> float:

@@ -65,12 +65,7 @@ def guide(observation: Observation) -> Guide:
         mean, variance = observation.quick_moments(theta)
         return n * mean, variance * (n + n_sd) + (mean * n_sd) ** 2 + SMALLEST_VARIANCE * scale**2
 
-    def log_likelihood(theta: Floats, extra: Floats) -> Floats:
-        mean, variance = spread(theta)
-        return log_density(y - mean, np.sqrt(variance + extra), scale)
+    def log_likelihood(mean: Floats, variance: Floats) -> Floats:
+        return log_density(y - mean, np.sqrt(variance), scale)
 
-    return Guide(
-        mean=lambda theta: spread(theta)[0],
-        sd=lambda theta: np.sqrt(spread(theta)[1] + 2 * scale**2),
-        log_density=log_likelihood,
-    )
+    return Guide(moments=spread, log_density=log_likelihood, noise=2 * scale**2)

@@ -102,25 +102,20 @@ def error_estimate(observation: JointObservation, theta: Floats) -> float:
 
 
 def _guide(observation: JointObservation) -> grid.Guide:
-    """Return a rough likelihood of one parameter from two sums that are taken as independent."""
+    """Return a rough likelihood of one parameter from the first sum alone."""
     y, scale, n = np.array(observation.y, dtype=np.float64), observation.scale, observation.n_guess
     n_sd = 0.0 if observation.n is not None else math.sqrt(2) * scale / observation.statistic.count_weight
 
     def spread(theta: Floats) -> tuple[Floats, Floats]:
         mean, covariance = observation.moments(theta[:, None])
-        variance = np.diagonal(covariance, axis1=1, axis2=2) * (n + n_sd) + (mean * n_sd) ** 2
-        return n * mean, variance + SMALLEST_VARIANCE * scale**2
+        variance = covariance[:, 0, 0] * (n + n_sd) + (mean[:, 0] * n_sd) ** 2
+        return n * mean[:, 0], variance + SMALLEST_VARIANCE * scale**2
 
-    def log_likelihood(theta: Floats, extra: Floats) -> Floats:
-        mean, variance = spread(theta)
-        sd = np.sqrt(variance + extra[:, None])
-        return np.asarray(log_density_1d((y - mean).T, sd.T, scale).sum(axis=0))
-
-    # The first sum leads the zoom; the second one only weighs.
+    # The first sum leads the zoom: what it leaves open is kept, and the second one decides there.
     return grid.Guide(
-        mean=lambda theta: spread(theta)[0][:, 0],
-        sd=lambda theta: np.sqrt(spread(theta)[1][:, 0] + 2 * scale**2),
-        log_density=log_likelihood,
+        moments=spread,
+        log_density=lambda mean, variance: log_density_1d(y[0] - mean, np.sqrt(variance), scale),
+        noise=2 * scale**2,
     )
 
 

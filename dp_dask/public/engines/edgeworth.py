@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dp_dask.core.priors import Prior
 from dp_dask.public.engines import SMALLEST_VARIANCE, Inference, guide, independent
 from dp_dask.public.grid import Cells, GridPosterior, find_cells, tabulate
+from dp_dask.public.moments import closed
 from dp_dask.public.normal_laplace import branches
 from dp_dask.public.observation import Moments, Observation
 
@@ -24,6 +25,7 @@ Floats = NDArray[np.float64]
 WINDOW = 40.0  # noise scales of the count on each side of a private n
 MOST_COUNTS = 512
 SMALL_NOISE = 1 / 30  # noise scale over sd of S
+PROBES, CLOSE = 6, 1e-3
 SMALLEST = 1e-12  # of the plain density: the corrected one may not fall below
 
 
@@ -39,17 +41,22 @@ def tabulated(observation: Observation, prior: Prior, cells: Cells) -> tuple[Gri
     That distance predicts the error of the plain one within 1.1 times from n = 30, and bounds the corrected one's
     from above, 3 to 30 times too large.
     """
-    corrected = tabulate(prior, lambda theta: _log_likelihood(observation, theta)[1], cells)
-    held = corrected.cells
-    density = prior.log_density(held.middle) + _log_likelihood(observation, corrected.theta)[0] + np.log(held.right - held.left)
-    weights = np.exp(density - density.max())
-    plain = GridPosterior(prior, held, weights / weights.sum())
-    return corrected, corrected.distance(plain)
+    last = (np.zeros(1), np.zeros(1))
+
+    def likelihood(theta: Floats) -> Floats:
+        nonlocal last
+        plain, corrected = _log_likelihood(observation, theta)
+        last = theta, corrected - plain
+        return corrected
+
+    corrected = tabulate(prior, likelihood, cells)
+    weights = corrected.weights * np.exp(-np.interp(corrected.theta, *last))
+    return corrected, corrected.distance(GridPosterior(prior, corrected.cells, weights / weights.sum()))
 
 
 def _log_likelihood(observation: Observation, theta: Floats) -> tuple[Floats, Floats]:
     """Return log p(y | theta), plain and corrected."""
-    moments = observation.moments(theta)
+    moments = _moments(observation, theta)
     if observation.n is not None:
         if observation.n == 0:
             return np.zeros(len(theta)), np.zeros(len(theta))
@@ -60,6 +67,27 @@ def _log_likelihood(observation: Observation, theta: Floats) -> tuple[Floats, Fl
     plain, factor = _density(observation, columns, counts)
     plain = plain + log_weights
     return np.logaddexp.reduce(plain, axis=1), np.logaddexp.reduce(plain + np.log(factor), axis=1)
+
+
+def _moments(observation: Observation, theta: Floats) -> Moments:
+    """Return the moments of one contribution in closed form where that is as good as the sum over the cells.
+
+    It is held to the sum at six of the parameters: n times each cumulant of y may differ by a thousandth of that power of the
+    sd of y, which moves less than 0.001 of the posterior's probability. On the default grids 1e-7 was measured.
+    """
+    mean, second, third, fourth = closed(observation.model, observation.statistic, theta, 4)
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = np.maximum(second - mean**2, 0)
+        k3 = third - 3 * mean * second + 2 * mean**3
+        k4 = fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4 - 3 * variance**2
+        found = Moments(mean, variance, k3, k4)
+        probes = np.linspace(0, len(theta) - 1, PROBES).astype(int)
+        exact = observation.moments(theta[probes])
+        n = observation.n_guess
+        sd = np.sqrt(n * exact.variance + 2 * observation.scale**2)
+        pairs = enumerate(zip(found, exact, strict=True), start=1)
+        is_close = all((n * np.abs(one[probes] - other) <= CLOSE * sd**k).all() for k, (one, other) in pairs)
+    return found if is_close else observation.moments(theta)
 
 
 def _private_counts(observation: Observation) -> tuple[Floats, Floats]:

@@ -47,7 +47,7 @@ def cost(observation: Observation, theta: Floats) -> float:
     """Estimate the multiplications that ``log_likelihood`` takes for these parameters."""
     cells, pmf = observation.pmf(theta)
     ranges, _ = frequencies(observation, cells, pmf)
-    return min(_convolution_cost(observation, len(theta)), _inversion_cost(ranges, pmf))
+    return min(_convolution_cost(observation, cells, pmf), _inversion_cost(ranges, pmf))
 
 
 def log_likelihood(observation: Observation, theta: Floats) -> Floats:
@@ -60,7 +60,7 @@ def log_likelihood(observation: Observation, theta: Floats) -> Floats:
         if beyond is not None:
             return beyond
         ranges, period = frequencies(observation, cells, pmf)
-        if _convolution_cost(observation, len(theta)) <= _inversion_cost(ranges, pmf):
+        if _convolution_cost(observation, cells, pmf) <= _inversion_cost(ranges, pmf):
             density, rounding = _convolve(observation, cells, pmf)
         else:
             density, rounding = _invert(observation, cells, pmf, ranges, period)
@@ -119,19 +119,30 @@ def _tilted(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Flo
         turns = (chunk * (y % period)) % period
         half = (1j * w + t[:, None]) / 2
         noise = gap**2 / (gap**2 - 4 * (1 - gap) * np.sinh(half) ** 2)
-        terms = power(of_record(cells, law, w), n) * noise * np.exp(-2j * np.pi * turns / period)
+        terms = power(of_record(cells, law, chunk, period), n) * noise * np.exp(-2j * np.pi * turns / period)
         total += terms.real @ np.where(chunk == 0, 1.0, 2.0)
     return np.log(np.maximum(total, 0)) + n * np.log(norm)
 
 
-def _support(observation: Observation) -> int:
-    """Return the number of values that S can take."""
-    return n_largest(observation) * (observation.high - observation.low) + 1
+def _span(observation: Observation, cells: Floats, pmf: Floats) -> tuple[int, int]:
+    """Return the least and the largest value that S takes with probability above 1e-17, for some theta.
+
+    By Bernstein's inequality log P(S - E S > t) <= -t^2 / (2 n variance + 2 M t / 3), with M the range of one contribution: below
+    -39 at t = 26 M + 9 sqrt(n variance).
+    """
+    n = n_largest(observation)
+    least, largest = n * observation.low, n * observation.high
+    if observation.n is None:
+        return least, largest
+    mean = pmf @ cells
+    reach = 26 * (observation.high - observation.low) + 9 * np.sqrt(n * np.maximum(pmf @ cells**2 - mean**2, 0))
+    return max(math.floor((n * mean - reach).min()), least), min(math.ceil((n * mean + reach).max()), largest)
 
 
-def _convolution_cost(observation: Observation, n_theta: int) -> float:
-    points = _support(observation)
-    return PER_POINT * n_theta * points if points <= MOST_POINTS else math.inf
+def _convolution_cost(observation: Observation, cells: Floats, pmf: Floats) -> float:
+    least, largest = _span(observation, cells, pmf)
+    points = largest - least + 1
+    return PER_POINT * len(pmf) * points if points <= MOST_POINTS else math.inf
 
 
 def _inversion_cost(ranges: Ranges, pmf: Floats) -> float:
@@ -142,13 +153,12 @@ def _inversion_cost(ranges: Ranges, pmf: Floats) -> float:
 def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Floats, float]:
     """Sum P(S = s) P(noise = y - s) over the support of S; return the density and its rounding error.
 
-    S lies on a circle that is as long as its support; the sum's law is H of the contribution's, in Fourier space.
+    S lies on a circle as long as the span of its values; the sum's law is H of the contribution's, in Fourier space.
     """
-    length = fft.next_fast_len(_support(observation), real=True)
+    least, largest = _span(observation, cells, pmf)
+    length = fft.next_fast_len(largest - least + 1, real=True)
     places = cells.astype(np.int64) % length
-    sums = np.arange(length)
-    highest = n_largest(observation) * observation.high
-    distance = np.abs(observation.y - np.where(sums <= highest, sums, sums - length))
+    distance = np.abs(observation.y - (least + (np.arange(length) - least) % length))
     weights = np.exp(-(distance - distance.min()) / observation.scale)
     density = np.empty(len(pmf))
     step = max(CHUNK // length, 1)
@@ -157,8 +167,8 @@ def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Flo
         around[:, places] = pmf[start : start + step]
         law = fft.irfft(of_sum(observation, fft.rfft(around)), length)
         density[start : start + step] = np.maximum(law, 0) @ weights
-    largest = np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
-    return density, float(ROUNDING * math.sqrt(weights @ weights) * largest)
+    total = np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
+    return density, float(ROUNDING * math.sqrt(weights @ weights) * total)
 
 
 def _invert(observation: Observation, cells: Floats, pmf: Floats, ranges: Ranges, period: int) -> tuple[Floats, float]:
@@ -173,11 +183,10 @@ def _invert(observation: Observation, cells: Floats, pmf: Floats, ranges: Ranges
     step = max(CHUNK // max(pmf.shape), 1)
     for start in range(0, len(m), step):
         chunk = m[start : start + step]
-        w = 2 * np.pi * chunk / period
         # The phase of y is reduced in integers, exactly, before it is rounded.
         turns = (chunk * (observation.y % period)) % period
-        terms = of_sum(observation, of_record(cells, pmf, w)) * np.exp(-2j * np.pi * turns / period)
-        weights = of_noise(observation.scale, w) * np.where(chunk == 0, 1.0, 2.0)
+        terms = of_sum(observation, of_record(cells, pmf, chunk, period)) * np.exp(-2j * np.pi * turns / period)
+        weights = of_noise(observation.scale, 2 * np.pi * chunk / period) * np.where(chunk == 0, 1.0, 2.0)
         total += terms.real @ weights
         weight_sum += weights.sum()
     largest = np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
