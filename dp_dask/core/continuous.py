@@ -45,7 +45,7 @@ class Continuous:
             object.__setattr__(self, "arguments", _arguments(self.distribution))
         frozen = self.distribution
         with np.errstate(all="ignore"):
-            first, median, third = map(float, frozen.ppf([0.25, 0.5, 0.75]))
+            first, median, third = map(float, frozen.ppf([0.4, 0.5, 0.6]))
             if math.isnan(self.support[0]):
                 lower, upper = frozen.support()
                 object.__setattr__(self, "support", (float(lower), float(upper)))

@@ -15,6 +15,7 @@ from dp_dask.core.priors import FAR
 __all__ = ["Above", "Below", "Between", "Coordinate", "Line", "choose_coordinate"]
 
 Floats = NDArray[np.float64]
+SD = 1.97  # of a normal distribution, in units of the distance between its quantiles of 0.4 and 0.6
 
 
 class Coordinate(Protocol):
@@ -142,13 +143,16 @@ class Between:
         return math.log(self.upper - self.lower) + special.log_expit(v) + special.log_expit(-v)
 
 
-def choose_coordinate(lower: float, upper: float, quartiles: tuple[float, float, float]) -> Coordinate:
-    """Choose by which ends of the support are finite; the quartiles place the coordinate of the whole line."""
+def choose_coordinate(lower: float, upper: float, middle: tuple[float, float, float]) -> Coordinate:
+    """Choose by which ends of the support are finite; the quantiles of 0.4, 0.5 and 0.6 place the coordinate of the whole line.
+
+    Quartiles would not do: a t distribution with a fifth of a degree of freedom has them far out in its tails.
+    """
     if math.isfinite(lower) and math.isfinite(upper):
         return Between(lower, upper)
     if math.isfinite(lower):
         return Above(lower)
     if math.isfinite(upper):
         return Below(upper)
-    first, median, third = quartiles
-    return Line(median, (third - first) / 2)
+    below, median, above = middle
+    return Line(median, (above - below) * SD)
