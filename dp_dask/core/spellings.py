@@ -46,15 +46,15 @@ SPELLINGS: dict[str, dict[str, dict[str, Reading]]] = {
     "beta": {"alpha": _same("a"), "beta": _same("b")},
     "cauchy": {"alpha": _same("loc", "location", "median", "mu", "x0"), "beta": {**_SCALE, **_same("gamma")}},
     "exponential": {
-        "lam": {**_same("rate", "lambda", "beta"), **dict.fromkeys(("scale", "theta", "mean", "mu", "sd"), _INVERSE)},
+        "lam": {**_same("rate", "lambda", "beta"), **dict.fromkeys(("scale", "theta", "mean", "sd"), _INVERSE)},
     },
     "gamma": {
         "alpha": _same("shape", "a", "k"),
         "beta": {
             **_same("rate", "b", "lam", "lambda"),
             **dict.fromkeys(("scale", "theta"), _INVERSE),
-            **dict.fromkeys(("mean", "mu"), Reading("alpha / {}", lambda x, others: others["alpha"] / x)),
-            **dict.fromkeys(("sd", "sigma"), Reading("sqrt(alpha) / {}", lambda x, others: math.sqrt(others["alpha"]) / x)),
+            "mean": Reading("alpha / {}", lambda x, others: others["alpha"] / x),
+            "sd": Reading("sqrt(alpha) / {}", lambda x, others: math.sqrt(others["alpha"]) / x),
             **dict.fromkeys(("var", "variance"), Reading("sqrt(alpha / {})", lambda x, others: math.sqrt(others["alpha"] / x))),
         },
     },
