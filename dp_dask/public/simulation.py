@@ -141,12 +141,12 @@ def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, 
     return tuple(Width(float(one), float(other) if np.isfinite(other) else None) for one, other in pairs)
 
 
-def _width(grid: GridPosterior | None, draws: Floats, *, has_sd: bool) -> Any:
+def _width(grid: Any, draws: Floats, *, has_sd: bool) -> Any:
     """Return the sd [p] of a posterior, or half its central 68 % interval."""
     if not has_sd:
         below, above = np.quantile(draws.reshape(-1, draws.shape[-1]), [special.ndtr(-1), special.ndtr(1)], axis=0)
         return (above - below) / 2
-    return draws.std(axis=(0, 1)) if grid is None else grid.sd
+    return grid.sd if isinstance(grid, GridPosterior) else draws.std(axis=(0, 1))
 
 
 def _non_private(rng: np.random.Generator, like: AnyObservation, prior: Any, pseudo: Pseudo, *, has_sd: bool) -> Any:
