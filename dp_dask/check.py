@@ -34,6 +34,9 @@ class Forecast:
     sensitivity: float  # in the units of the statistic
     noise_scale: float  # of the sum, in the units of the statistic
     unit: float
+    prior: str
+    prior_mean: tuple[float, ...]  # a parameter each; NaN or infinite where there is none
+    prior_sd: tuple[float, ...]
     widths: tuple[Width, ...]  # a parameter each; none where n is private and no expected_records is given
     warnings: tuple[str, ...]
 
@@ -93,6 +96,9 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
         sensitivity=statistic.sensitivity(m.request.neighbours) * unit,
         noise_scale=like.scale * unit,
         unit=unit,
+        prior=str(m.prior),
+        prior_mean=tuple(map(float, np.atleast_1d(prior.mean))),
+        prior_sd=tuple(map(float, np.atleast_1d(prior.sd))),
         widths=widths,
         warnings=tuple(_warnings(m, like.n)),
     )
@@ -108,6 +114,11 @@ def _warnings(m: Measurement, n: int | None) -> list[str]:
         grid = statistic.grid
         if grid.largest > 2 * (grid.upper - grid.lower):
             found.append("truncate with bounds far from zero: the sensitivity is the distance to zero; use clamp")
+    if not np.isfinite(m.prior.sd).all():
+        found.append(
+            "a prior without a finite sd leaves the posterior without one: trust its interval, not its mean and sd; "
+            "the widths above are medians of half the central 68 % interval"
+        )
     if m.request.epsilon > 10:  # noqa: PLR2004
         found.append(f"epsilon {m.request.epsilon} protects little; 0.1 to 1 is usual")
     if n is not None and n < 10:  # noqa: PLR2004

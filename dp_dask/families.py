@@ -16,6 +16,7 @@ from scipy import special
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments
+from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Gamma
 
 __all__ = ["GammaFamily", "check_positive"]
@@ -41,6 +42,7 @@ class GammaFamily(ABC):
     support: ClassVar[tuple[float, float]] = (0, np.inf)
     natural_bounds: ClassVar[Bounds | None] = None
     prior_type: ClassVar[type[Gamma]] = Gamma
+    domains: ClassVar[tuple[Domain, ...]] = ("positive",)
     is_increasing: ClassVar[bool] = True
 
     @property

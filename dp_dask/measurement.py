@@ -20,9 +20,10 @@ from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum, make_table, wanted_cells
+from dp_dask.prior import make_prior
 from dp_dask.public.groups import GroupedModel
 
-__all__ = ["GroupBy", "Measurement", "Privacy", "for_groups", "make_measurements", "make_model", "make_prior", "make_statistic"]
+__all__ = ["GroupBy", "Measurement", "Privacy", "for_groups", "make_measurements", "make_model", "make_statistic"]
 
 MODELS = "dp_dask.models"
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
@@ -204,13 +205,6 @@ def make_model(name: str, known: Any, path: str, faults: Faults) -> Any:
         faults.add(path, str(error))
         return None
     return build(cls, known, path, faults)
-
-
-def make_prior(model: Any, given: Any, path: str, faults: Faults) -> Any:
-    """Make the prior of a model from its parameters; None where there was a fault."""
-    if hasattr(model, "expand_prior"):
-        given = model.expand_prior(given)
-    return build(model.prior_type, given, path, faults)
 
 
 def _epsilon(value: Any, path: str, faults: Faults) -> Decimal | None:

@@ -23,7 +23,8 @@ from dp_dask.gate.journal import Balance
 from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise
-from dp_dask.measurement import Measurement, for_groups, make_model, make_prior
+from dp_dask.measurement import Measurement, for_groups, make_model
+from dp_dask.prior import make_prior, plain_prior
 from dp_dask.private.reduce import columns_of, reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
 from dp_dask.public.engines import Inference
@@ -225,7 +226,8 @@ def who() -> str:
 
 
 def _published(m: Measurement, made: Release, expected_n: float | None) -> Published:
-    return Published(model=m.model_name, known=_plain(m.model), prior=_plain(m.prior), expected_records=expected_n, release=made)
+    known, prior = _plain(m.model), plain_prior(m.model, m.prior)
+    return Published(model=m.model_name, known=known, prior=prior, expected_records=expected_n, release=made)
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from pydantic import TypeAdapter
 
 from dp_dask.config import CLUSTERS, SOURCES, Inference
 from dp_dask.core import plugins
+from dp_dask.core.continuous import SCIPY
+from dp_dask.core.joint_priors import Independent
+from dp_dask.core.prior_kinds import KINDS
 from dp_dask.measurement import MODELS, Privacy
 from dp_dask.public.infer import ENGINES
 
@@ -20,6 +23,17 @@ GROUP_BY = {
     "properties": {"column": {"type": "string"}, "groups": {"type": "array", "items": {"type": ["integer", "string"]}}},
     "required": ["column", "groups"],
     "additionalProperties": False,
+}
+POSITIVE = {"exclusiveMinimum": 0}
+PRIOR = "#/$defs/prior"
+SCIPY_PRIOR = {
+    "type": "object",
+    "properties": {
+        "kind": {"const": SCIPY},
+        "name": {"type": "string", "description": "a continuous distribution of scipy.stats"},
+    },
+    "required": ["kind", "name"],
+    "additionalProperties": {"type": "number"},
 }
 PATH = {"type": "string", "description": "relative to this file"}
 
@@ -50,7 +64,8 @@ def schema() -> dict[str, Any]:
     }
     properties["inference"]["properties"]["engine"] = {"enum": list(ENGINES)}
     whole = _mapping(properties, ["dataset", "privacy", "measurements", "ledger"])
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dp-dask pipeline", **whole}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dp-dask pipeline"}
+    return {**head, **whole, "$defs": {"prior": {"oneOf": [*map(_prior_kind, KINDS), SCIPY_PRIOR]}}}
 
 
 def _mapping(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
@@ -72,6 +87,21 @@ def _kind(folder: str, kind: str) -> dict[str, Any]:
     return described
 
 
+def _prior_kind(kind: str) -> dict[str, Any]:
+    arguments = KINDS[kind].arguments
+    numbers = {a.name: {"type": "number", "description": a.meaning, **(POSITIVE if a.is_positive else {})} for a in arguments}
+    return _mapping({"kind": {"const": kind}, **numbers}, ["kind", *[a.name for a in arguments if a.default is None]])
+
+
+def _prior(model: Any) -> dict[str, Any]:
+    if not hasattr(model, "domains"):
+        return {"type": "object"}
+    if len(model.parameters) == 1:
+        return {"oneOf": [_dataclass(model.prior_type), {"$ref": PRIOR}]}
+    each = _mapping({name: {"$ref": PRIOR} for name in model.parameters}, list(model.parameters))
+    return each if model.prior_type is Independent else {"oneOf": [_dataclass(model.prior_type), each]}
+
+
 def _measurement(name: str) -> dict[str, Any]:
     model = plugins.load(MODELS, name)
     known = _dataclass(model)
@@ -82,7 +112,7 @@ def _measurement(name: str) -> dict[str, Any]:
         "column": {"type": "string"},
         **({"bounds": bounds, "outside": {"enum": ["clamp", "truncate"]}, "group_by": GROUP_BY} if has_bounds else {}),
         "epsilon": EPSILON,
-        "prior": _dataclass(model.prior_type) if has_bounds else {"type": "object"},
+        "prior": _prior(model),
         **known["properties"],
     }
     needed = ["bounds"] if has_bounds and model.natural_bounds is None else []

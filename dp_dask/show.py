@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dp_dask.check import Check
+from dp_dask.check import Check, Forecast
+from dp_dask.core.prior_kinds import tell_moments
 from dp_dask.gate.journal import Balance
 from dp_dask.output import summaries_json
 from dp_dask.pipeline import Progress, Run, silent
@@ -88,7 +90,7 @@ def check(result: Check, *, as_json: bool) -> None:
             "cost": str(result.cost),
             "budget": None if balance is None else _balance(balance),
             "refusal": result.refusal,
-            "measurements": {f.measurement: {**asdict(f), "epsilon": str(f.epsilon)} for f in result.forecasts},
+            "measurements": {f.measurement: _forecast(f) for f in result.forecasts},
         }
         _print_json(plan)
         return
@@ -102,16 +104,30 @@ def check(result: Check, *, as_json: bool) -> None:
     console.print("valid")
     console.print(table)
     for f in result.forecasts:
-        for warning in f.warnings:
-            console.print(f"{f.measurement}: {warning}")
-        if not f.widths:
-            console.print(f"{f.measurement}: give privacy.expected_records, a public guess, to see the expected width")
+        for line in _notes(f):
+            console.print(line)
     if balance is not None:
         console.print(f"budget of {balance.dataset}: {balance.left} left before, cost {result.cost}")
         if result.refusal is None:
             console.print("a run is affordable; releases made before are not charged again")
     if result.refusal is not None:
         console.print(f"a run would be refused: {result.refusal}")
+
+
+def _notes(f: Forecast) -> list[str]:
+    """Say what the prior amounts to, and what is seldom wanted."""
+    moments = list(zip(f.parameters, f.prior_mean, f.prior_sd, strict=True))[:MOST_ROWS]
+    notes = [f"{f.measurement}: the prior of {parameter} has {tell_moments(mean, sd)}" for parameter, mean, sd in moments]
+    notes += [f"{f.measurement}: {warning}" for warning in f.warnings]
+    if not f.widths:
+        notes.append(f"{f.measurement}: give privacy.expected_records, a public guess, to see the expected width")
+    return notes
+
+
+def _forecast(f: Forecast) -> dict[str, Any]:
+    moments = {"prior_mean": f.prior_mean, "prior_sd": f.prior_sd}
+    finite = {key: [value if math.isfinite(value) else None for value in values] for key, values in moments.items()}
+    return {**asdict(f), **finite, "epsilon": str(f.epsilon)}
 
 
 def _width(width: Width) -> tuple[str, str, str]:

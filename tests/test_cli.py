@@ -340,6 +340,26 @@ def test_infer_takes_another_prior_and_refuses_a_wrong_one(folder):
     assert "serves truncated statistics only" in gibbs.stderr
 
 
+def test_a_prior_of_infinite_variance_goes_through_every_command(folder):
+    opened(folder, changed(measurements__m__prior={"kind": "half_cauchy", "beta": 1}))
+    plan = dp_dask(folder, "check", "p.yaml")
+    assert "m: the prior of rate has infinite mean and infinite sd" in plan.stdout
+    assert "m: a prior without a finite sd leaves the posterior without one" in plan.stdout
+    told = json.loads(dp_dask(folder, "check", "p.yaml", "--json").stdout)["measurements"]["m"]
+    assert (told["prior"], told["prior_mean"], told["prior_sd"]) == ("half_cauchy(beta=1.0)", [None], [None])
+    run = json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)
+    found = run["measurements"]["m"]["parameters"]["rate"]
+    assert found["prior_sd"] is None
+    release = Path(run["folder"]) / "release.json"
+    assert json.loads(release.read_text())["measurements"]["m"]["prior"] == {"kind": "half_cauchy", "beta": 1.0}
+    again = json.loads(dp_dask(folder, "infer", str(release), "--json").stdout)["m"]["parameters"]["rate"]
+    assert again == found
+    assert "half_cauchy(beta=1.0)" in (release.parent / "report.html").read_text()
+    other = dp_dask(folder, "infer", str(release), "--prior", "{alpha: 1, scale: 4}")
+    assert "gamma takes beta, the rate = 1 / scale: 0.25; beta 4 gives mean 0.25 and sd 0.25" in other.stderr
+    assert other.returncode == 2
+
+
 def test_help_needs_no_heavy_library():
     probe = """
 import sys

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments
+from dp_dask.core.prior_kinds import Domain
 
 __all__ = ["JointModel", "Model", "PartialMoments", "Spacing"]
 
@@ -31,6 +32,7 @@ class Model(Protocol):
     support: ClassVar[tuple[float, float]]  # where records can lie; may be infinite
     natural_bounds: ClassVar[Bounds | None]  # the bounds where the support is finite, else None
     prior_type: ClassVar[type[Any]]  # the conjugate prior
+    domains: ClassVar[tuple[Domain, ...]]  # where its parameter can lie
 
     def cdf(self, x: Floats | float, theta: Floats) -> Floats:
         """P(record <= x), shapes broadcast; accurate where it is small."""
@@ -69,6 +71,7 @@ class JointModel(Protocol):
     support: ClassVar[tuple[float, float]]
     natural_bounds: ClassVar[Bounds | None]
     prior_type: ClassVar[type[Any]]
+    domains: ClassVar[tuple[Domain, ...]]  # where each parameter can lie
     spacing: ClassVar[Spacing]
 
     def cdf(self, x: Floats, *theta: Floats) -> Floats:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments
+from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Beta
 
 __all__ = ["plugin"]
@@ -28,6 +29,7 @@ class Bernoulli:
     support: ClassVar[tuple[float, float]] = (0, 1)
     natural_bounds: ClassVar[Bounds | None] = Bounds(0, 1)
     prior_type: ClassVar[type[Beta]] = Beta
+    domains: ClassVar[tuple[Domain, ...]] = ("probability",)
 
     def cdf(self, x: Floats | float, theta: Floats) -> Floats:
         """0 below 0, 1 - p below 1, else 1."""

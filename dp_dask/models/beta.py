@@ -12,6 +12,7 @@ from scipy import special
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.joint_priors import Independent
+from dp_dask.core.prior_kinds import Domain
 
 __all__ = ["plugin"]
 
@@ -23,6 +24,7 @@ class Beta:
     """Density proportional to x^(alpha - 1) (1 - x)^(beta - 1); statistic (log x, log(1 - x)), mapped to [-1, 1]."""
 
     parameters: ClassVar[tuple[str, ...]] = ("alpha", "beta")
+    domains: ClassVar[tuple[Domain, ...]] = ("positive", "positive")
     spacing: ClassVar[Spacing] = "even"
     is_integer: ClassVar[bool] = False
     support: ClassVar[tuple[float, float]] = (0, 1)

@@ -13,6 +13,7 @@ from scipy import special
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments
+from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Gamma
 
 __all__ = ["plugin"]
@@ -30,6 +31,7 @@ class Exponential:
     support: ClassVar[tuple[float, float]] = (0, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
     prior_type: ClassVar[type[Gamma]] = Gamma
+    domains: ClassVar[tuple[Domain, ...]] = ("positive",)
 
     def cdf(self, x: Floats | float, theta: Floats) -> Floats:
         """1 - exp(-rate x)."""

@@ -13,6 +13,7 @@ from scipy import special
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments, from_factorial
+from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Beta
 
 __all__ = ["plugin"]
@@ -31,6 +32,7 @@ class Geometric:
     support: ClassVar[tuple[float, float]] = (0, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
     prior_type: ClassVar[type[Beta]] = Beta
+    domains: ClassVar[tuple[Domain, ...]] = ("probability",)
 
     def cdf(self, x: Floats | float, theta: Floats) -> Floats:
         """1 - (1 - p)^(floor(x) + 1)."""

@@ -13,6 +13,7 @@ from scipy import special
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.joint_priors import NormalInverseGamma
+from dp_dask.core.prior_kinds import Domain
 
 __all__ = ["plugin"]
 
@@ -24,6 +25,7 @@ class Lognormal:
     """log(x) ~ Normal(mu, sigma); statistic (z, z^2) of z, log(x) mapped by the bounds to [-1, 1]."""
 
     parameters: ClassVar[tuple[str, ...]] = ("mu", "sigma")
+    domains: ClassVar[tuple[Domain, ...]] = ("real", "positive")
     spacing: ClassVar[Spacing] = "octave"
     is_integer: ClassVar[bool] = False
     support: ClassVar[tuple[float, float]] = (0, math.inf)

@@ -13,6 +13,7 @@ from scipy import special
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments, from_factorial
+from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Beta
 from dp_dask.families import check_positive
 
@@ -33,6 +34,7 @@ class NegativeBinomial:
     support: ClassVar[tuple[float, float]] = (0, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
     prior_type: ClassVar[type[Beta]] = Beta
+    domains: ClassVar[tuple[Domain, ...]] = ("probability",)
 
     def __post_init__(self) -> None:
         check_positive("r", self.r, "the number of successes that are waited for")

@@ -13,6 +13,7 @@ from scipy import special
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments
+from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Normal as NormalPrior
 
 __all__ = ["plugin"]
@@ -33,6 +34,7 @@ class Normal:
     support: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
     prior_type: ClassVar[type[NormalPrior]] = NormalPrior
+    domains: ClassVar[tuple[Domain, ...]] = ("real",)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.sigma) and self.sigma > 0):

@@ -13,6 +13,7 @@ from scipy import special
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments, from_factorial
+from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Gamma
 
 __all__ = ["plugin"]
@@ -31,6 +32,7 @@ class Poisson:
     support: ClassVar[tuple[float, float]] = (0, math.inf)
     natural_bounds: ClassVar[Bounds | None] = None
     prior_type: ClassVar[type[Gamma]] = Gamma
+    domains: ClassVar[tuple[Domain, ...]] = ("positive",)
 
     def cdf(self, x: Floats | float, theta: Floats) -> Floats:
         """Q(floor(x) + 1, rate), the upper incomplete gamma ratio."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.public.counts import CountsObservation
@@ -18,6 +19,7 @@ from dp_dask.public.grid import GridPosterior
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.infer import infer
 from dp_dask.public.joint import JointObservation
+from dp_dask.public.non_private import non_private
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 
@@ -125,27 +127,46 @@ def _noise(rng: np.random.Generator, scale: float) -> int:
 
 
 def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, replicates: int) -> tuple[Width, ...]:
-    """Average each parameter's posterior sd over truths and releases drawn from the prior."""
+    """Average each parameter's posterior sd over truths and releases drawn from the prior.
+
+    Where the prior has no finite sd, neither has the posterior (noise of full support excludes no parameter), nor the average of
+    its widths: there the medians of half the central 68 % interval.
+    """
+    has_sd = bool(np.isfinite(prior.sd).all())
     private = np.empty((replicates, len(like.model.parameters)))
     exact = np.full_like(private, np.nan)
     for i in range(replicates):
         pseudo = simulate(rng, like, prior.rvs(rng, 1)[0], prior)
         inference = infer(rng, pseudo.observation, prior, DRAWS)
-        made = inference.grid
-        private[i] = made.sd if isinstance(made, GridPosterior) else inference.draws.std(axis=(0, 1))
+        private[i] = _width(inference.grid, inference.draws, has_sd=has_sd)
         if pseudo.total is not None:
-            exact[i] = _non_private_sd(like, prior, pseudo)
-    pairs = zip(private.mean(axis=0), exact.mean(axis=0), strict=True)
+            exact[i] = _non_private(rng, like, prior, pseudo, has_sd=has_sd)
+    average = np.mean if has_sd else np.median
+    pairs = zip(average(private, axis=0), average(exact, axis=0), strict=True)
     return tuple(Width(float(one), float(other) if np.isfinite(other) else None) for one, other in pairs)
 
 
-def _non_private_sd(like: AnyObservation, prior: Any, pseudo: Pseudo) -> Floats:
-    """Return the sd [p] of the posterior from the records themselves."""
+def _width(grid: Any, draws: Floats, *, has_sd: bool) -> Any:
+    """Return the sd [p] of a posterior, or half its central 68 % interval."""
+    if not has_sd:
+        below, above = np.quantile(draws.reshape(-1, draws.shape[-1]), [special.ndtr(-1), special.ndtr(1)], axis=0)
+        return (above - below) / 2
+    return grid.sd if isinstance(grid, GridPosterior) else draws.std(axis=(0, 1))
+
+
+def _non_private(rng: np.random.Generator, like: AnyObservation, prior: Any, pseudo: Pseudo, *, has_sd: bool) -> Any:
+    """Return the width [p] of the posterior from the records themselves, NaN where there is no way to it."""
+    if isinstance(like, GroupedObservation):
+        groups = zip(like.of_groups, prior.priors, pseudo.total, strict=True)
+        parts = [_non_private(rng, each, one, Pseudo(each, *told), has_sd=has_sd) for each, one, told in groups]
+        return np.concatenate([np.atleast_1d(part) for part in parts])
+    if not isinstance(prior, like.model.prior_type):
+        if not isinstance(like, Observation):
+            return math.nan
+        grid = non_private(prior, like.model, pseudo.n, pseudo.total)
+        return _width(grid, grid.draw(rng, DRAWS)[None, :, None], has_sd=has_sd)
     if isinstance(like, CountsObservation):
         return Dirichlet(tuple(like.model.update(prior, pseudo.total))).sd
-    if isinstance(like, GroupedObservation):
-        pairs = zip(like.of_groups, prior.priors, pseudo.total, strict=True)
-        return np.concatenate([_non_private_sd(each, one, Pseudo(each, *told)) for each, one, told in pairs])
     updated = like.model.update(prior, pseudo.n, pseudo.total)
     made = updated if isinstance(like, JointObservation) else type(prior)(*map(float, updated))
     return np.atleast_1d(made.sd)
