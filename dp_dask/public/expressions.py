@@ -162,7 +162,10 @@ def _of_events(reader: _Reader, node: ast.expr, depth: int) -> Value | None:
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """Return a name as it is written, without its quotes; None for what only looks like one."""
+    """Return a name as it is written, without its quotes; None for what only looks like one.
+
+    A part in brackets, as in p[red] or p["light red"], is a piece of the name: a parameter of a category or a group.
+    """
     match node:
         case ast.Name():
             return node.id
@@ -171,6 +174,9 @@ def _dotted(node: ast.expr) -> str | None:
         case ast.Attribute():
             owner = _dotted(node.value)
             return None if owner is None else f"{owner}.{node.attr}"
+        case ast.Subscript(slice=ast.Name(id=label) | ast.Constant(value=str() | int() as label)) if not isinstance(label, bool):
+            owner = _dotted(node.value)
+            return None if owner is None else f"{owner}[{label}]"
     return None
 
 

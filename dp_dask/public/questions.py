@@ -63,6 +63,9 @@ class Asked:
 
 def answer(questions: Sequence[str], asked: Sequence[Asked]) -> list[Answer]:
     """Answer each question; raises ConfigError for one that cannot be answered, naming the part and what is allowed."""
+    twice = [name for name, count in Counter(each.name for each in asked).items() if count > 1]
+    if twice:
+        raise ConfigError.of("--with", f"makes two posteriors named {twice[0]}; give the other release another name")
     draws = {name: values for each in asked for name, values in each.variables().items()}
     owners = {name: each for each in asked for name in each.variables()}
     return [_answer(question, draws, owners) for question in questions]
@@ -101,7 +104,9 @@ def _full_name(name: str, draws: Mapping[str, Floats]) -> str:
     if found:
         msg = f"{name!r} may be {_listed(found)}; say which"
     else:
-        near = difflib.get_close_matches(name, list(draws)[:MOST_COMPARED], n=1)
+        some = list(draws)[:MOST_COMPARED]
+        cut = [full for full in some if full.startswith(f"{name}-")]  # a hyphen was read as a minus
+        near = [f'"{full}"' for full in cut] or difflib.get_close_matches(name, some, n=1)
         msg = f"unknown name {name!r}{f'; did you mean {near[0]}?' if near else ''}; there are: {_listed(list(draws))}"
     raise ExpressionError(msg)
 

@@ -14,6 +14,8 @@ DRAWS = {
     "year-1.rate": np.array([2.0, 2.0, 2.0]),
     "zero": np.array([0.0, 1.0, 0.0]),
     "c.p[red one]": np.array([0.5, 0.4, 0.3]),
+    "c.p[blue]": np.array([0.1, 0.1, 0.1]),
+    "c.p[7]": np.array([0.2, 0.1, 0.4]),
 }
 P, A = DRAWS["p"], DRAWS["a.rate"]
 
@@ -40,6 +42,8 @@ def value(text):
         ('a.rate / "year-1".rate', A / 2),
         ('"year-1.rate" + 0', np.array([2.0, 2.0, 2.0])),
         ('"c.p[red one]"', DRAWS["c.p[red one]"]),
+        ('c.p["red one"] - c.p[blue]', np.array([0.4, 0.3, 0.2])),
+        ("c.p[7]", DRAWS["c.p[7]"]),
         ("p > 0.15", P > 0.15),
         ("P(p > 0.15)", P > 0.15),
         ("P((p > 0.15))", P > 0.15),
@@ -74,7 +78,11 @@ HOSTILE = {
     "lambda: p": ALLOWED,
     "(x := p)": ALLOWED,
     "p if p > 0 else 1": ALLOWED,
-    "p[0]": ALLOWED,
+    "p[0:1]": ALLOWED,
+    "p[p.a]": ALLOWED,
+    "p[True]": ALLOWED,
+    "(p + 1)[0]": ALLOWED,
+    "p[()]": ALLOWED,
     "f'{p}'": ALLOWED,
     "b'p'": ALLOWED,
     "True": ALLOWED,

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 
 import numpy as np
 import pytest
-from cases import BY_NAME, observation
+from posteriors import asked
 from scipy import stats
 
-from dp_dask.core.privacy import Neighbours
-from dp_dask.core.release import Release, Request
 from dp_dask.errors import ConfigError
-from dp_dask.public.engines import Inference
-from dp_dask.public.posterior import Posterior
-from dp_dask.public.questions import Asked, answer
+from dp_dask.public.questions import answer
 
 N = 4000
-
-
-def asked(name, draws, *, model="geometric", dataset="d", digit="0"):
-    """A posterior whose draws are given; the release matters by its id alone."""
-    case = BY_NAME[model]
-    like = observation(case, n=500, epsilon=0.5, y=1900)
-    request = Request(dataset=dataset, statistic=like.statistic, neighbours=Neighbours.REPLACE, n=500, epsilon=Decimal("0.5"))
-    sensitivity = like.statistic.sensitivity(Neighbours.REPLACE)
-    release = Release(
-        id=digit * 32, created="2026-01-02T03:04:05+00:00", request=request, sampler="test", sensitivity=sensitivity,
-        scale=2.0 * sensitivity, privacy_loss=0.5, noisy_sums=(1900,), noisy_count=None,
-    )  # fmt: skip
-    inference = Inference(engine="lattice", reason="", draws=draws.reshape(4, -1, 1), error=0.0)
-    posterior = Posterior(
-        measurement=name.split(".")[-1], model=model, parameters=case.model.parameters, prior=case.prior, release=release,
-        inference=inference,
-    )  # fmt: skip
-    return Asked(name, dataset, posterior)
 
 
 @pytest.fixture(scope="module")
@@ -91,15 +68,16 @@ def test_a_name_may_be_short_where_it_is_clear_and_quoted_where_it_must_be():
     rng = np.random.default_rng(1)
     posteriors = [
         asked(name, rng.random(N), dataset=name, digit=digit)
-        for name, digit in (("visits", "0"), ("last.visits", "1"), ("y-1", "2"))
+        for name, digit in (("visits", "0"), ("last.visits", "1"), ("y-a", "2"))
     ]
     means = [each.posterior.inference.draws.mean() for each in posteriors]
-    questions = ["visits.p", "last.visits.p", '"last.visits".p', '"y-1".p', '"y-1.p"']
+    questions = ["visits.p", "last.visits.p", '"last.visits".p', '"y-a".p', '"y-a.p"']
     found = [one.mean for one in answer(questions, posteriors)]
     assert found == pytest.approx([means[0], means[1], means[1], means[2], means[2]])
     for question, message in {
-        "p > 0": "'p' may be visits.p, last.visits.p, y-1.p; say which",
-        "visit.p": "unknown name 'visit.p'; did you mean visits.p?; there are: visits.p, last.visits.p, y-1.p",
+        "p > 0": "'p' may be visits.p, last.visits.p, y-a.p; say which",
+        "visit.p": "unknown name 'visit.p'; did you mean visits.p?; there are: visits.p, last.visits.p, y-a.p",
+        "y-a.p": "unknown name 'y'; did you mean \"y-a.p\"?",
         "visits": "unknown name 'visits'",
         "visits.real.p": "unknown name 'visits.real.p'",
         "p.__class__": "unknown name 'p.__class__'",
