@@ -115,6 +115,30 @@ def test_a_tail_probability_is_that_of_the_exact_law_of_the_release(y):
     assert tail_probability(like, prior_nodes(rng(), Beta(2, 5))) == pytest.approx(wanted, rel=0.1)
 
 
+@pytest.mark.parametrize("expected_n", [None, 60.0])
+@pytest.mark.parametrize("y", [20, 80, 160])
+def test_a_tail_probability_with_a_private_n_is_that_of_the_exact_law_given_the_noisy_count(y, expected_n):
+    """A tight prior, so that the unknown n matters: taking the noisy count for n is wrong by a factor of 1.5 and more far out."""
+    like = observation(BY_NAME["bernoulli"], n=100, epsilon=0.2, neighbours=Neighbours.ADD_REMOVE, y=y, expected_n=expected_n)
+    prior = Beta(9000, 1000)
+    cells, pmf = like.pmf(np.array([0.9]))
+    low, high = cells[pmf[0] > 0]
+    n = np.arange(600)
+    weights = laplace_pmf(like.count - like.statistic.count_weight * n, like.scale)
+    if expected_n is not None:
+        weights *= (expected_n / (expected_n + 1)) ** n
+    law = np.zeros(1201)
+    for each, weight in zip(n, weights / weights.sum(), strict=True):
+        ones = np.arange(each + 1)
+        np.add.at(law, (low * each + (high - low) * ones).astype(int) + 600, weight * stats.betabinom(each, 9000, 1000).pmf(ones))
+    k = np.arange(-2000, 2000)
+    released = np.convolve(law, laplace_pmf(k, like.scale))
+    at = y + 600 + 2000
+    wanted = min(2 * min(released[: at + 1].sum(), released[at:].sum()), 1)
+    found = tail_probability(like, prior_nodes(rng(), prior))
+    assert found == pytest.approx(wanted, rel=0.15)
+
+
 @every_model
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_releases_that_the_prior_makes_are_seldom_called_unexpected(case, neighbours):
