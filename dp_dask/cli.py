@@ -106,16 +106,33 @@ def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) 
 @click.option("--measurement", help="Infer this measurement only.")
 @click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth or gibbs.")
 @click.option("--draws", default=4000, show_default=True, type=click.IntRange(100, 10**7))
+@click.option(
+    "--ask", "questions", multiple=True, help="An event or a quantity, as 'P(rate > 2)' or 'a.rate / b.rate'; repeatable."
+)
+@click.option("--with", "others", multiple=True, help="NAME=RELEASE.json: ask about NAME.measurement.parameter too; repeatable.")
+@click.option("--predict", is_flag=True, help="Draw a new record, before bounds, for each posterior draw.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write posterior.nc and report.html into this folder.")
 @JSON
 def infer(
-    release: Path, prior: str | None, measurement: str | None, engine: str, draws: int, output: Path | None, *, as_json: bool
+    release: Path,
+    prior: str | None,
+    measurement: str | None,
+    engine: str,
+    draws: int,
+    questions: tuple[str, ...],
+    others: tuple[str, ...],
+    output: Path | None,
+    *,
+    predict: bool,
+    as_json: bool,
 ) -> None:
-    """Make a posterior from a public RELEASE.json: no records, no budget, any prior."""
+    """Make a posterior from a public RELEASE.json and ask about it: no records, no budget, any prior."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.output import summaries_of, write_inference  # noqa: PLC0415
     from dp_dask.pipeline import check_output, infer_from, select  # noqa: PLC0415
+    from dp_dask.public.prediction import predict as predict_from  # noqa: PLC0415
     from dp_dask.public.publication import read  # noqa: PLC0415
+    from dp_dask.public.questions import Asked, answer  # noqa: PLC0415
     from dp_dask.strict_yaml import parse  # noqa: PLC0415
 
     publication = select(read(release), measurement)
@@ -125,15 +142,34 @@ def infer(
             names = ", ".join(publication.measurements)
             raise ConfigError.of("--prior", f"the release holds {names}; say which with --measurement")
         priors = {next(iter(publication.measurements)): parse(prior, "--prior")}
+    more = {name: read(file) for name, file in map(_named_file, others)}
+    if others and not questions:
+        raise ConfigError.of("--with", "is for --ask: give a question")
+    if len(more) < len(others):
+        raise ConfigError.of("--with", "gives a name twice")
     posteriors = infer_from(publication, draws, engine, priors)
+    asked = [Asked(p.measurement, publication.dataset, p) for p in posteriors]
+    for name, other in more.items():
+        asked += [Asked(f"{name}.{p.measurement}", other.dataset, p) for p in infer_from(other, draws, engine)]
+    answers = answer(questions, asked)
+    predictions = [found for p in posteriors for found in predict_from(p)] if predict else []
     if output is None:
         summaries = summaries_of(posteriors)
     else:
         check_output(output)
         if (output / "run.json").exists():
             raise ConfigError.of("--output", f"{output} holds a run; choose another folder")
-        summaries = write_inference(publication, posteriors, output)
-    show.posteriors(summaries, as_json=as_json)
+        summaries = write_inference(publication, posteriors, output, answers, predictions)
+    show.posteriors(summaries, answers, predictions, as_json=as_json)
+
+
+def _named_file(text: str) -> tuple[str, Path]:
+    from dp_dask.core.names import NAME, is_name  # noqa: PLC0415
+
+    name, equals, file = text.partition("=")
+    if not (equals and file and is_name(name)):
+        raise ConfigError.of("--with", f"is {text!r}; give NAME=RELEASE.json, the name of {NAME}")
+    return name, Path(file)
 
 
 @cli.command()

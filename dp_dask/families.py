@@ -19,9 +19,10 @@ from dp_dask.core.moments import PartialMoments
 from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Gamma
 
-__all__ = ["GammaFamily", "check_positive"]
+__all__ = ["LARGEST_MEAN", "GammaFamily", "check_positive"]
 
 Floats = NDArray[np.float64]
+LARGEST_MEAN = 1e15  # of a simulated count: numpy's Poisson sampler ends near 2^63
 
 
 def check_positive(name: str, value: float, meaning: str) -> None:
@@ -98,6 +99,6 @@ class GammaFamily(ABC):
         shape, rate = hyper
         return np.asarray(rng.gamma(shape, 1 / rate))
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
         """n independent records."""
         return self.record(rng.gamma(self.law_shape, 1 / theta, n))

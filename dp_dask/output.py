@@ -17,10 +17,13 @@ from dp_dask.errors import ConfigError
 from dp_dask.pipeline import Run, infer_from
 from dp_dask.public import publication as files
 from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
+from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
+from dp_dask.public.questions import Answer
 from dp_dask.public.report import Spending, render
 
 __all__ = [
+    "inference_json",
     "run_folder",
     "run_json",
     "summaries_json",
@@ -30,6 +33,11 @@ __all__ = [
     "write_report_again",
     "write_run",
 ]
+
+# What the summaries of one measurement's parameters have in common.
+SHARED = (
+    "model", "engine", "reason", "error", "noise_ratio", "prior_p", "posterior_p", "warnings",
+)  # fmt: skip
 
 
 def run_folder(run: Run, folder: Path) -> Path:
@@ -57,19 +65,31 @@ def write_run(run: Run, folder: Path) -> tuple[Path, list[Summary]]:
     return target, summaries
 
 
-def write_inference(publication: Publication, posteriors: Sequence[Posterior], folder: Path) -> list[Summary]:
+def write_inference(
+    publication: Publication,
+    posteriors: Sequence[Posterior],
+    folder: Path,
+    answers: Sequence[Answer] = (),
+    predictions: Sequence[Prediction] = (),
+) -> list[Summary]:
     """Write release.json, posterior.nc and report.html of an inference from a public release; return the summaries."""
     _replace(folder / "release.json", lambda path: files.write(publication, path))
-    return write_posterior(publication, posteriors, None, folder)
+    return write_posterior(publication, posteriors, None, folder, answers, predictions)
 
 
 def write_posterior(
-    publication: Publication, posteriors: Sequence[Posterior], spending: Spending | None, folder: Path
+    publication: Publication,
+    posteriors: Sequence[Posterior],
+    spending: Spending | None,
+    folder: Path,
+    answers: Sequence[Answer] = (),
+    predictions: Sequence[Prediction] = (),
 ) -> list[Summary]:
     """Write posterior.nc and report.html; return the summaries."""
     summaries = summaries_of(posteriors)
-    _replace(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path))
-    page = render(publication, posteriors, summaries, spending)
+    records = {prediction.name: prediction.draws for prediction in predictions}
+    _replace(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
+    page = render(publication, posteriors, summaries, spending, answers, predictions)
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return summaries
 
@@ -83,13 +103,41 @@ def summaries_json(summaries: Sequence[Summary]) -> dict[str, Any]:
     """Return the summaries by measurement and parameter; what is not a finite number as null."""
     told: dict[str, Any] = {}
     for s in summaries:
-        fields = {
-            key: value if not isinstance(value, float) or math.isfinite(value) else None for key, value in asdict(s).items()
-        }
+        fields = _plain(asdict(s))
         del fields["measurement"], fields["parameter"]
-        shared = {key: fields.pop(key) for key in ("model", "engine", "reason", "error")}
+        shared = {key: fields.pop(key) for key in SHARED}
         told.setdefault(s.measurement, {**shared, "parameters": {}})["parameters"][s.parameter] = fields
     return told
+
+
+def inference_json(
+    summaries: Sequence[Summary], answers: Sequence[Answer] = (), predictions: Sequence[Prediction] = ()
+) -> dict[str, Any]:
+    """Return what an inference from a public release says: measurements, with predictions where asked for, and answers.
+
+    A measurement of groups has a prediction for each.
+    """
+    measurements = summaries_json(summaries)
+    for prediction in predictions:
+        fields = {key: getattr(prediction, key) for key in ("mean", "sd", "median", "lower", "upper")}
+        if prediction.group is None:
+            measurements[prediction.measurement]["prediction"] = fields
+        else:
+            measurements[prediction.measurement].setdefault("prediction", {})[prediction.group] = fields
+    return {"measurements": measurements, "answers": [_plain(_given(asdict(one))) for one in answers]}
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """Replace each float that is not finite by None: strict JSON has no other word for it."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_report_again(folder: Path) -> Path:

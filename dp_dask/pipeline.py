@@ -27,7 +27,6 @@ from dp_dask.measurement import Measurement, for_groups, make_model
 from dp_dask.prior import make_prior, plain_prior
 from dp_dask.private.reduce import columns_of, reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
-from dp_dask.public.engines import Inference
 from dp_dask.public.infer import ENGINES, infer
 from dp_dask.public.observe import observe, planned
 from dp_dask.public.posterior import Posterior, seed
@@ -136,33 +135,30 @@ def infer_from(
         prior = make_prior(model, given, f"prior of {name}", faults) if model is not None else None
         if model is None or prior is None:
             continue
-        rng = np.random.default_rng(seed(published.release, name))
         model, prior = for_groups(model, prior, published.release.request.statistic)
-        inference = _infer_one(name, rng, published, model, prior, n_draws, engine)
-        posteriors.append(
-            Posterior(
-                measurement=name,
-                model=published.model,
-                parameters=model.parameters,
-                prior=prior,
-                release=published.release,
-                inference=inference,
-            )
-        )
+        posteriors.append(_infer_one(name, published, model, prior, n_draws, engine))
     if faults.problems:
         raise ConfigError(faults.problems)
     return tuple(posteriors)
 
 
-def _infer_one(
-    name: str, rng: np.random.Generator, published: Published, model: Any, prior: Any, n_draws: int, engine: str
-) -> Inference:
+def _infer_one(name: str, published: Published, model: Any, prior: Any, n_draws: int, engine: str) -> Posterior:
+    rng = np.random.default_rng(seed(published.release, name))
     try:
         observation = observe(published.release, model, published.expected_records)
-        return infer(rng, observation, prior, n_draws, engine)
+        inference = infer(rng, observation, prior, n_draws, engine)
     except InferenceError as error:
         msg = f"{name}: {error}"
         raise InferenceError(msg) from None
+    return Posterior(
+        measurement=name,
+        model=published.model,
+        parameters=model.parameters,
+        prior=prior,
+        release=published.release,
+        observation=observation,
+        inference=inference,
+    )
 
 
 def select(publication: Publication, measurement: str | None) -> Publication:

@@ -17,10 +17,12 @@ from rich.table import Table
 from dp_dask.check import Check, Forecast
 from dp_dask.core.prior_kinds import tell_moments
 from dp_dask.gate.journal import Balance
-from dp_dask.output import summaries_json
+from dp_dask.output import inference_json
 from dp_dask.pipeline import Progress, Run, silent
 from dp_dask.public.calibration import LEVEL, Uniformity
 from dp_dask.public.posterior import Summary
+from dp_dask.public.prediction import Prediction
+from dp_dask.public.questions import Answer
 from dp_dask.public.simulation import Width
 
 __all__ = ["balances", "calibration", "check", "posteriors", "progress", "run"]
@@ -55,7 +57,7 @@ def run(result: Run, summaries: Sequence[Summary], folder: Path, *, as_json: boo
         _print_json(json.loads((folder / "run.json").read_text(encoding="utf-8")) | {"folder": str(folder)})
         return
     console = _console()
-    console.print(_posteriors(summaries))
+    _posteriors(console, summaries)
     balance = result.balance
     paid = ", ".join(result.charged) or "nothing: these releases were paid for before"
     console.print(f"charged: {paid}")
@@ -63,22 +65,60 @@ def run(result: Run, summaries: Sequence[Summary], folder: Path, *, as_json: boo
     console.print(f"files: {folder}", soft_wrap=True)
 
 
-def posteriors(summaries: Sequence[Summary], *, as_json: bool) -> None:
-    """Show posteriors that were made from a public release."""
+def posteriors(
+    summaries: Sequence[Summary], answers: Sequence[Answer], predictions: Sequence[Prediction], *, as_json: bool
+) -> None:
+    """Show posteriors that were made from a public release, the records to expect and the answers to questions."""
     if as_json:
-        _print_json(summaries_json(summaries))
-    else:
-        _console().print(_posteriors(summaries))
+        _print_json(inference_json(summaries, answers, predictions))
+        return
+    console = _console()
+    _posteriors(console, summaries)
+    if predictions:
+        table = _table("a new record of", "column", "mean", "sd", "median", "90 % interval")
+        for p in predictions[:MOST_ROWS]:
+            of = p.measurement if p.group is None else f"{p.measurement}, {p.group}"
+            table.add_row(of, p.column, _number(p.mean), _number(p.sd), _number(p.median), _interval(p.lower, p.upper))
+        console.print()
+        console.print(table)
+    if answers:
+        _answers(console, answers)
 
 
-def _posteriors(summaries: Sequence[Summary]) -> Table:
-    table = _table("measurement", "parameter", "mean", "sd", "90 % interval", "ESS", "R-hat", "engine")
+def _answers(console: Console, answers: Sequence[Answer]) -> None:
+    table = _table("question", "answer", "sd", "90 % interval", "Monte Carlo error")
+    for a in answers:
+        if a.probability is not None:
+            table.add_row(a.question, f"probability {a.probability:.4g}", "", "", f"{a.error:.2g}")
+        elif a.lower is not None and a.upper is not None:
+            table.add_row(a.question, f"mean {_number(a.mean)}", _number(a.sd), _interval(a.lower, a.upper), f"{a.error:.2g}")
+    console.print()
+    console.print(table)
+    for note in dict.fromkeys(a.note for a in answers if a.note):
+        console.print(f"note: {note}")
+
+
+def _posteriors(console: Console, summaries: Sequence[Summary]) -> None:
+    """Print the table, and under it what is suspicious."""
+    table = _table(
+        "measurement", "parameter", "mean", "sd", "90 % interval", "noise ratio", "noise adds", "ESS", "R-hat", "engine"
+    )
     for s in summaries[:MOST_ROWS]:
-        interval = f"{s.lower:.4g} to {s.upper:.4g}"
-        table.add_row(
-            s.measurement, s.parameter, f"{s.mean:.4g}", f"{s.sd:.3g}", interval, f"{s.ess:.0f}", f"{s.r_hat:.3f}", s.engine
-        )
-    return table
+        ratio = "" if not s.noise_ratio else f"{max(s.noise_ratio):.2g}"
+        adds = "" if s.noise_share is None else f"{100 * s.noise_share:.0f} %"
+        diagnostics = (ratio, adds, f"{s.ess:.0f}", f"{s.r_hat:.3f}", s.engine)
+        table.add_row(s.measurement, s.parameter, _number(s.mean), f"{s.sd:.3g}", _interval(s.lower, s.upper), *diagnostics)
+    console.print(table)
+    for measurement, warning in dict.fromkeys((s.measurement, warning) for s in summaries for warning in s.warnings):
+        console.print(f"warning: {measurement}: {warning}")
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
+
+
+def _interval(lower: float, upper: float) -> str:
+    return f"{lower:.4g} to {upper:.4g}"
 
 
 def check(result: Check, *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xarray
 import yaml
 
 GOOD = {
@@ -321,7 +323,7 @@ def test_infer_takes_another_prior_and_refuses_a_wrong_one(folder):
     run = json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)
     release = run["folder"] + "/release.json"
     tight = json.loads(dp_dask(folder, "infer", release, "--prior", "{alpha: 500, beta: 1000}", "--json").stdout)
-    one, other = tight["m"]["parameters"]["rate"], run["measurements"]["m"]["parameters"]["rate"]
+    one, other = tight["measurements"]["m"]["parameters"]["rate"], run["measurements"]["m"]["parameters"]["rate"]
     assert one["mean"] == pytest.approx(0.5, abs=0.1)
     assert one["sd"] < other["sd"]
     for words, message in {
@@ -352,12 +354,89 @@ def test_a_prior_of_infinite_variance_goes_through_every_command(folder):
     assert found["prior_sd"] is None
     release = Path(run["folder"]) / "release.json"
     assert json.loads(release.read_text())["measurements"]["m"]["prior"] == {"kind": "half_cauchy", "beta": 1.0}
-    again = json.loads(dp_dask(folder, "infer", str(release), "--json").stdout)["m"]["parameters"]["rate"]
+    again = json.loads(dp_dask(folder, "infer", str(release), "--json").stdout)["measurements"]["m"]["parameters"]["rate"]
     assert again == found
     assert "half_cauchy(beta=1.0)" in (release.parent / "report.html").read_text()
     other = dp_dask(folder, "infer", str(release), "--prior", "{alpha: 1, scale: 4}")
     assert "gamma takes beta, the rate = 1 / scale: 0.25; beta 4 gives mean 0.25 and sd 0.25" in other.stderr
     assert other.returncode == 2
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory):
+    """A run of two measurements, and one of another data set."""
+    folder = tmp_path_factory.mktemp("releases")
+    (folder / "data").mkdir()
+    pq.write_table(pa.table({"x": [i / 10 for i in range(100)]}), folder / "data" / "a.parquet")
+    other = {**GOOD["measurements"]["m"], "bounds": [0, 6]}
+    both = changed(measurements={"m": GOOD["measurements"]["m"], "m-2": other}, dataset__version="1")
+    made = {}
+    for name, content in {"first": both, "second": changed(dataset__name="e")}.items():
+        write(folder, content)
+        assert dp_dask(folder, "ledger", "init", "p.yaml", "--epsilon", "1").returncode == 0
+        made[name] = Path(json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)["folder"]) / "release.json"
+    return folder, made["first"], made["second"]
+
+
+def test_questions_are_answered_and_records_predicted_from_a_release_alone(releases):
+    folder, first, second = releases
+    questions = ["P(m.rate > 0)", 'log("m-2".rate)', "m.rate - then.m.rate"]
+    asking = [word for question in questions for word in ("--ask", question)]
+    done = dp_dask(folder, "infer", first, *asking, "--with", f"then={second}", "--predict", "--output", "asked", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    event, logarithm, contrast = told["answers"]
+    assert event["probability"] == 1
+    assert 0 < event["error"] < 1e-3
+    rates = {name: told["measurements"][name]["parameters"]["rate"] for name in ("m", "m-2")}
+    assert logarithm["lower"] == pytest.approx(math.log(rates["m-2"]["lower"]), abs=0.01)
+    assert contrast["note"] == ""
+    assert contrast["sd"] > rates["m"]["sd"]
+    record = told["measurements"]["m"]["prediction"]
+    assert record["mean"] == pytest.approx(1 / rates["m"]["mean"], rel=0.4)
+    assert record["lower"] < record["median"] < record["mean"] < record["upper"]
+    tree = xarray.open_datatree(folder / "asked" / "posterior.nc", engine="h5netcdf")
+    assert float(tree["posterior_predictive"]["m.record"].mean()) == pytest.approx(record["mean"])
+    page = (folder / "asked" / "report.html").read_text()
+    for text in ("P(m.rate &gt; 0)", "probability 1", "a new record", "noise ratio"):
+        assert text in page
+    shown = dp_dask(folder, "infer", first, "--ask", 'm.rate - "m-2".rate', "--predict").stdout
+    assert "Monte Carlo error" in shown
+    assert "a new record of" in shown
+    assert "note: m, m-2 are of one data set, d" in shown
+
+
+def test_questions_that_cannot_be_answered_are_refused(releases):
+    folder, first, second = releases
+    for words, message in {
+        ("--ask", "rate > 1"): "question 'rate > 1': 'rate' may be m.rate, m-2.rate; say which",
+        ("--ask", "m-2.rate"): "goes into quotes",
+        ("--ask", "__import__('os').system('touch hacked')"): "is not allowed",
+        ("--ask", "m.rate / (m.rate - m.rate)"): "divides by zero in 4000 of 4000 draws",
+        ("--with", f"a={second}"): "--with: is for --ask: give a question",
+        ("--ask", "m.rate", "--with", "a b=release.json"): "give NAME=RELEASE.json, the name of letters, digits",
+        ("--ask", "m.rate", "--with", "a=nowhere.json"): "cannot be read",
+        ("--ask", "m.rate", "--with", f"a={second}", "--with", f"a={first}"): "gives a name twice",
+        ("--ask", "m.rate - a.m.rate", "--with", f"a={first}"): "m and a.m are one release",
+    }.items():
+        done = dp_dask(folder, "infer", first, *words)
+        assert message in done.stderr
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+    assert not (folder / "hacked").exists()
+
+
+def test_a_release_that_contradicts_its_model_comes_with_a_warning_everywhere(folder):
+    """Records of 0 to 9.9 with bounds [0, 5], a prior that expects 100 times less."""
+    opened(folder, changed(measurements__m__prior={"alpha": 30, "beta": 1}, measurements__m__epsilon=1))
+    run = json.loads(dp_dask(folder, "run", "p.yaml", "--json").stdout)
+    told = run["measurements"]["m"]
+    assert told["prior_p"] < 1e-3
+    assert "the model exponential, the bounds [0, 5] or the prior Gamma(alpha=30.0, beta=1.0) is wrong" in told["warnings"][0]
+    assert told["noise_ratio"][0] > 0
+    assert 0 <= told["parameters"]["rate"]["noise_share"] <= 1
+    assert "Warning, m:" in (Path(run["folder"]) / "report.html").read_text()
+    assert "warning: m: the release lies far outside" in dp_dask(folder, "run", "p.yaml").stdout
 
 
 def test_help_needs_no_heavy_library():

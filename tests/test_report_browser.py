@@ -36,7 +36,15 @@ def page():
     )  # fmt: skip
     inference = infer(np.random.default_rng(1), like, case.prior, 4000)
     posteriors = [
-        Posterior(measurement=name, model="geometric", parameters=("p",), prior=case.prior, release=release, inference=inference)
+        Posterior(
+            measurement=name,
+            model="geometric",
+            parameters=("p",),
+            prior=case.prior,
+            release=release,
+            observation=like,
+            inference=inference,
+        )
         for name in ("visits", "a-rather-long-name-of-a-measurement")
     ]
     published = Published(model="geometric", known={}, prior={"alpha": 1, "beta": 1}, expected_records=None, release=release)

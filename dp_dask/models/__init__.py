@@ -58,8 +58,8 @@ class Model(Protocol):
         """Draw theta once for each entry of the hyperparameters that ``update`` returned."""
         ...
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
-        """Draw n records."""
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
+        """Draw n records, all of one theta or each of its own [n]."""
         ...
 
 

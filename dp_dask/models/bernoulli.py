@@ -57,7 +57,7 @@ class Bernoulli:
         """Draw from the beta distribution."""
         return np.asarray(rng.beta(*hyper))
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
         """n independent coins."""
         return (rng.random(n) < theta).astype(np.float64)
 

@@ -68,7 +68,7 @@ class Exponential:
         shape, rate = hyper
         return np.asarray(rng.gamma(shape, 1 / rate))
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
         """n independent waiting times."""
         return rng.exponential(1 / theta, n)
 

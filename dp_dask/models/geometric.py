@@ -75,7 +75,7 @@ class Geometric:
         """Draw from the beta distribution."""
         return np.asarray(rng.beta(*hyper))
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
         """n independent counts, by inversion so that no small p overflows an integer."""
         return np.floor(-rng.standard_exponential(n) / _log_q(theta))
 

@@ -67,7 +67,7 @@ class Laplace(GammaFamily):
         ]
         return PartialMoments(sum(parts, np.zeros_like(theta)) / 2 for parts in zip(*sides, strict=True))
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
         """n independent errors around the location."""
         return rng.laplace(self.location, 1 / theta, n)
 

@@ -15,7 +15,7 @@ from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments, from_factorial
 from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Beta
-from dp_dask.families import check_positive
+from dp_dask.families import LARGEST_MEAN, check_positive
 
 __all__ = ["plugin"]
 
@@ -74,9 +74,11 @@ class NegativeBinomial:
         """Draw from the beta distribution."""
         return np.asarray(rng.beta(*hyper))
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
-        """n independent counts."""
-        return rng.negative_binomial(self.r, theta, n).astype(np.float64)
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
+        """n independent counts, as a gamma mixture of Poisson ones: numpy's own sampler refuses a small p."""
+        with np.errstate(divide="ignore"):
+            means = rng.gamma(self.r, (1 - np.asarray(theta)) / theta, n)
+        return rng.poisson(np.minimum(means, LARGEST_MEAN)).astype(np.float64)
 
 
 plugin = NegativeBinomial

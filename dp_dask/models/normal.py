@@ -76,7 +76,7 @@ class Normal:
         """Draw from the normal distribution."""
         return np.asarray(rng.normal(*hyper))
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
         """n independent measurements."""
         return rng.normal(theta, self.sigma, n)
 

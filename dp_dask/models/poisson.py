@@ -15,11 +15,11 @@ from dp_dask.core.cells import Spacing
 from dp_dask.core.moments import PartialMoments, from_factorial
 from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.priors import Gamma
+from dp_dask.families import LARGEST_MEAN
 
 __all__ = ["plugin"]
 
 Floats = NDArray[np.float64]
-LARGEST_RATE = 1e15  # numpy's sampler ends near 2^63
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class Poisson:
         shape, rate = hyper
         return np.asarray(rng.gamma(shape, 1 / rate))
 
-    def simulate(self, theta: float, n: int, rng: np.random.Generator) -> Floats:
+    def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
         """n independent counts."""
-        return rng.poisson(min(theta, LARGEST_RATE), n).astype(np.float64)
+        return rng.poisson(np.minimum(theta, LARGEST_MEAN), n).astype(np.float64)
 
 
 def _pmf(k: float, theta: Floats) -> Any:

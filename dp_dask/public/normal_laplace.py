@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-__all__ = ["branches", "log_density", "tilted"]
+__all__ = ["branches", "cdf", "log_density", "tilted"]
 
 Floats = NDArray[np.float64]
 ROOT_HALF = math.sqrt(0.5)
@@ -48,6 +48,17 @@ def _log_sum(h: Floats, q: Floats, near: Floats, far: Floats) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         is_near = (q - h) * ROOT_HALF > FARTHEST
         return np.where(is_near, np.log(near + far) - 0.5 * h * h, q * (0.5 * q - h) + math.log(2))
+
+
+def cdf(z: Floats, sd: Floats, scale: float) -> Floats:
+    """Return P(N(0, sd^2) + Laplace(scale) <= z), with a small relative error in the lower tail too; shapes broadcast.
+
+    Since b^2 f' = F - Phi(z / s) for the density f = A + B of ``branches``, and b f' = B - A, F = Phi(z / s) + b (B - A).
+    """
+    lower = -np.abs(z)
+    log_a, log_b = branches(lower, sd, scale)
+    tail = np.maximum(special.ndtr(lower / sd) + scale * (np.exp(log_b) - np.exp(log_a)), 0)
+    return np.where(z <= 0, tail, 1 - tail)
 
 
 def _branch(z: Floats, sd: Floats, scale: float) -> Floats:

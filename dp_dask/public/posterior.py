@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.release import Release
+from dp_dask.public.diagnostics import diagnose
 from dp_dask.public.engines import Inference
+from dp_dask.public.observe import AnyObservation
 
 __all__ = ["INTERVAL", "Posterior", "Summary", "datatree", "prior_draws", "seed", "summarise", "write_netcdf"]
 
@@ -30,6 +32,7 @@ class Posterior:
     parameters: tuple[str, ...]
     prior: Any
     release: Release
+    observation: AnyObservation
     inference: Inference
 
     def variables(self) -> dict[str, Floats]:
@@ -40,7 +43,10 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Mean, sd, the equal-tailed 90 % interval and the diagnostics of one parameter."""
+    """Mean, sd, the equal-tailed 90 % interval and the diagnostics of one parameter and of its measurement's release.
+
+    What ``public.diagnostics`` says of the release is the same for all parameters of a measurement.
+    """
 
     measurement: str
     model: str
@@ -56,6 +62,12 @@ class Summary:
     engine: str
     reason: str
     error: float | None
+    noise_ratio: tuple[float, ...]
+    noise_share: float | None
+    bounds_share: float | None
+    prior_p: float | None
+    posterior_p: float | None
+    warnings: tuple[str, ...]
 
 
 def seed(release: Release, measurement: str) -> np.random.SeedSequence:
@@ -68,6 +80,9 @@ def summarise(posterior: Posterior) -> list[Summary]:
     from arviz_stats.base import array_stats  # noqa: PLC0415  (a second of imports)
 
     draws = posterior.inference.draws
+    rng = np.random.default_rng(seed(posterior.release, posterior.measurement).spawn(3)[2])
+    found = diagnose(rng, posterior.observation, posterior.prior, posterior.inference)
+    warned = found.warnings(posterior.model, posterior.prior, posterior.observation)
     tail = (1 - INTERVAL) / 2
     lower, upper = np.quantile(draws, [tail, 1 - tail], axis=(0, 1))
     mean, sd = draws.mean(axis=(0, 1)), draws.reshape(-1, draws.shape[2]).std(axis=0, ddof=1)
@@ -92,6 +107,12 @@ def summarise(posterior: Posterior) -> list[Summary]:
             engine=posterior.inference.engine,
             reason=posterior.inference.reason,
             error=posterior.inference.error,
+            noise_ratio=found.noise_ratio,
+            noise_share=found.noise_share[j] if found.noise_share else None,
+            bounds_share=found.bounds_share[j] if found.bounds_share else None,
+            prior_p=found.prior_p,
+            posterior_p=found.posterior_p,
+            warnings=warned,
         )
         for j, name in enumerate(posterior.parameters)
     ]
@@ -105,44 +126,49 @@ def prior_draws(posterior: Posterior) -> dict[str, Floats]:
     return {name: draws[:, :, j] for j, name in enumerate(posterior.variables())}
 
 
-def datatree(posteriors: Sequence[Posterior]) -> Any:
-    """Return an ArviZ DataTree: groups posterior, prior and observed_data (the noisy sums, in grid units)."""
+def datatree(posteriors: Sequence[Posterior], records: Mapping[str, Floats] | None = None) -> Any:
+    """Return an ArviZ DataTree: groups posterior, prior and observed_data (the noisy sums, in grid units).
+
+    Parameters such as p[a], p[b] are one variable with a coordinate of labels. ``records``, new records [chain, draw] by name,
+    become the group posterior_predictive.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from arviz_base import from_dict  # noqa: PLC0415  (half a second of imports)
 
-    posterior: dict[str, Floats] = {}
-    prior: dict[str, Floats] = {}
     dims: dict[str, list[str]] = {}
     coords: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, Floats]] = {"posterior": {}, "prior": {}, "observed_data": {}}
     for p in posteriors:
-        drawn, of_prior = p.variables(), prior_draws(p)
-        for variable, labels in _families(p).items():
-            names = [f"{variable}[{label}]" for label in labels]
-            if not labels:
-                posterior[variable], prior[variable] = drawn[variable], of_prior[variable]
-                continue
-            posterior[variable] = np.stack([drawn[name] for name in names], axis=-1)
-            prior[variable] = np.stack([of_prior[name] for name in names], axis=-1)
-            dims[variable], coords[f"{variable}_of"] = [f"{variable}_of"], labels
-    observed = {p.measurement: np.array(p.release.noisy_sums, dtype=np.float64) for p in posteriors}
+        groups["posterior"] |= _stacked(p.variables(), dims, coords)
+        groups["prior"] |= _stacked(prior_draws(p), dims, coords)
+        groups["observed_data"][p.measurement] = np.array(p.release.noisy_sums, dtype=np.float64)
+    if records:
+        groups["posterior_predictive"] = _stacked(records, dims, coords)
     return from_dict(
-        {"posterior": posterior, "prior": prior, "observed_data": observed},
+        groups,
         dims=dims,
         coords=coords,
         attrs={"posterior": {p.measurement: f"epsilon {p.release.request.epsilon}, {p.inference.engine}" for p in posteriors}},
     )
 
 
-def _families(posterior: Posterior) -> dict[str, list[str]]:
-    """Group parameters such as p[a], p[b] into one variable with labels; a parameter without a bracket has none."""
+def _stacked(variables: Mapping[str, Floats], dims: dict[str, list[str]], coords: dict[str, list[str]]) -> dict[str, Floats]:
+    """Stack variables such as p[a], p[b] into one, and enter its dimension and labels; one without a bracket stays as it is."""
     found: dict[str, list[str]] = {}
-    for name in posterior.variables():
+    for name in variables:
         base, bracket, label = name.partition("[")
         found.setdefault(base, []).extend([label.removesuffix("]")] if bracket else [])
-    return found
+    stacked = {}
+    for base, labels in found.items():
+        if not labels:
+            stacked[base] = variables[base]
+            continue
+        stacked[base] = np.stack([variables[f"{base}[{label}]"] for label in labels], axis=-1)
+        dims[base], coords[f"{base}_of"] = [f"{base}_of"], labels
+    return stacked
 
 
-def write_netcdf(posteriors: Sequence[Posterior], path: Path) -> None:
+def write_netcdf(posteriors: Sequence[Posterior], path: Path, records: Mapping[str, Floats] | None = None) -> None:
     """Write the tree as netCDF 4; ``xarray.open_datatree`` reads it."""
-    datatree(posteriors).to_netcdf(path, engine="h5netcdf")
+    datatree(posteriors, records).to_netcdf(path, engine="h5netcdf")

@@ -20,7 +20,9 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.public.posterior import INTERVAL, Posterior, Summary, prior_draws
+from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
+from dp_dask.public.questions import Answer
 
 __all__ = ["Spending", "render"]
 
@@ -45,7 +47,12 @@ class Spending:
 
 
 def render(
-    publication: Publication, posteriors: Sequence[Posterior], summaries: Sequence[Summary], spending: Spending | None
+    publication: Publication,
+    posteriors: Sequence[Posterior],
+    summaries: Sequence[Summary],
+    spending: Spending | None,
+    answers: Sequence[Answer] = (),
+    predictions: Sequence[Prediction] = (),
 ) -> str:
     """Return the page; it holds no script and asks for nothing over the network."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
@@ -60,6 +67,7 @@ def render(
             "request": posterior.release.request,
             "statistic": in_words(posterior.release),
             "pictures": pictures(posterior),
+            "predictions": [one for one in predictions if one.measurement == posterior.measurement],
         }
         for posterior in posteriors
     ]
@@ -75,12 +83,14 @@ def render(
         is_insecure=any(p.release.sampler == INSECURE for p in posteriors),
         interval=round(100 * INTERVAL),
         spending=spending,
+        answers=answers,
+        notes=list(dict.fromkeys(answer.note for answer in answers if answer.note)),
     )
 
 
-def figures(value: float) -> str:
-    """Show a number with four significant figures."""
-    return f"{value:.4g}"
+def figures(value: float | None) -> str:
+    """Show a number with four significant figures, and one that there is not as none."""
+    return "none" if value is None else f"{value:.4g}"
 
 
 def in_words(release: Release) -> dict[str, str]:

@@ -47,7 +47,7 @@ def test_a_pipeline_runs_is_charged_once_and_can_be_inferred_again(copy, name):
             assert told["lower"] < told["mean"] < told["upper"]
             assert told["r_hat"] < 1.02
             assert told["ess"] > 1000
-    inferred = json.loads(dp_dask(copy, "infer", str(folder / "release.json"), "--json").stdout)
+    inferred = json.loads(dp_dask(copy, "infer", str(folder / "release.json"), "--json").stdout)["measurements"]
     assert inferred.keys() == first["measurements"].keys()
     for key, one in first["measurements"].items():
         assert inferred[key]["parameters"] == one["parameters"]

@@ -90,6 +90,20 @@ def test_partial_moments_equal_simulation(case):
 
 
 @every_model
+def test_each_record_may_have_a_parameter_of_its_own(case):
+    """Half the records of one theta and half of another, interleaved: the probability transform of each is uniform."""
+    rng = np.random.default_rng(12)
+    theta = np.tile([case.theta[0], case.theta[0] * 0.7], 4000)
+    x = case.model.simulate(theta, len(theta), rng)
+    assert x.shape == theta.shape
+    assert x.dtype == np.float64
+    below = case.model.cdf(x - 1, theta) if case.model.is_integer else case.model.cdf(x, theta)
+    u = below + rng.random(len(x)) * (case.model.cdf(x, theta) - below)
+    for half in (u[::2], u[1::2]):
+        assert stats.kstest(half, "uniform").pvalue > 1e-6
+
+
+@every_model
 @pytest.mark.parametrize("outside", list(Outside))
 @pytest.mark.parametrize("neighbours", ["replace", "add_remove"])
 def test_the_law_of_a_contribution_is_that_of_simulated_records(case, outside, neighbours):
