@@ -14,6 +14,7 @@ from dp_dask.errors import BudgetError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.measurement import Measurement
+from dp_dask.pipeline import check_families
 from dp_dask.private.reduce import columns_of
 from dp_dask.public.observe import planned
 from dp_dask.public.simulation import Width, expected_widths
@@ -58,6 +59,7 @@ def check(pipeline: Pipeline) -> Check:
     Reads no record. Raises SourceError for a missing file or column, or one that holds no numbers.
     """
     pipeline.source.check(*columns_of([m.request.statistic for m in pipeline.measurements]))
+    check_families(pipeline)
     balance, refusal = _budget(pipeline)
     forecasts = tuple(_forecast(m, pipeline) for m in pipeline.measurements)
     return Check(dataset=pipeline.dataset, cost=pipeline.epsilon, balance=balance, refusal=refusal, forecasts=forecasts)

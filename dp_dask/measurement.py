@@ -20,12 +20,13 @@ from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum, make_table, wanted_cells
+from dp_dask.model import MODELS, find_class, known_names, make_model
 from dp_dask.prior import make_prior
 from dp_dask.public.groups import GroupedModel
+from dp_dask.user_family import is_reference
 
-__all__ = ["GroupBy", "Measurement", "Privacy", "for_groups", "make_measurements", "make_model", "make_statistic"]
+__all__ = ["GroupBy", "Measurement", "Privacy", "for_groups", "make_measurements", "make_statistic"]
 
-MODELS = "dp_dask.models"
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
 
 
@@ -116,27 +117,27 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     if not isinstance(model_name, str):
         faults.add(f"{path}.model", f"is {show(model_name)}; known models: {', '.join(plugins.names(MODELS))}")
         return None
-    try:
-        cls = plugins.load(MODELS, model_name)
-    except ValueError as error:
-        faults.add(f"{path}.model", str(error))
+    cls = find_class(model_name, f"{path}.model", faults)
+    if cls is None:
         return None
-    has_bounds = hasattr(cls, "spacing")  # a model of numbers, not of categories
-    known = [field.name for field in dataclasses.fields(cls)]  # such as the normal's sigma
+    has_bounds = hasattr(cls, "spacing") or is_reference(model_name)  # a model of numbers, not of categories
+    natural = getattr(cls, "natural_bounds", None)
+    known = known_names(cls)
     shared = ["model", "column", "epsilon", "prior", *(["bounds", "outside", "group_by"] if has_bounds else [])]
-    needed = ["column", "epsilon", "prior", *(["bounds"] if has_bounds and cls.natural_bounds is None else [])]
+    needed = ["column", "epsilon", "prior", *(["bounds"] if has_bounds and natural is None else [])]
     values = check_keys(given, path, [*shared, *known], [*needed, *known], faults)
-    model = build(cls, {key: values[key] for key in known if key in values}, path, faults) if set(known) <= set(values) else None
+    given_known = {key: values[key] for key in known if key in values}
+    model = make_model(model_name, given_known, path, faults) if len(given_known) == len(known) else None
     column = leaf(str, values.get("column", ""), f"{path}.column", faults)
     outside = leaf(Outside, values.get("outside", "clamp"), f"{path}.outside", faults)
     epsilon = _epsilon(values["epsilon"], f"{path}.epsilon", faults) if "epsilon" in values else None
-    bounds = cls.natural_bounds if has_bounds else None
+    bounds = model.natural_bounds if has_bounds and model is not None else None
     if "bounds" in values:
-        bounds = _bounds(values["bounds"], cls, f"{path}.bounds", faults)
+        bounds = _bounds(values["bounds"], model or cls, f"{path}.bounds", faults)
     prior = make_prior(model, values["prior"], f"{path}.prior", faults) if model is not None and "prior" in values else None
     by = build(GroupBy, values["group_by"], f"{path}.group_by", faults) if "group_by" in values else None
-    if by is not None and len(cls.parameters) > 1:
-        faults.add(f"{path}.group_by", f"serves models of one parameter, and {model_name} has {len(cls.parameters)}")
+    if by is not None and hasattr(model, "features"):
+        faults.add(f"{path}.group_by", f"serves models of one parameter and one sum, which {model_name} is not")
     if len(faults.problems) > before or privacy is None or model is None or prior is None or epsilon is None:
         return None
     try:
@@ -197,16 +198,6 @@ def _table_sum(model: Any, column: str, bounds: Bounds, outside: Outside, wanted
     )
 
 
-def make_model(name: str, known: Any, path: str, faults: Faults) -> Any:
-    """Make a model by name from its known parameters; None where there was a fault."""
-    try:
-        cls = plugins.load(MODELS, name)
-    except ValueError as error:
-        faults.add(path, str(error))
-        return None
-    return build(cls, known, path, faults)
-
-
 def _epsilon(value: Any, path: str, faults: Faults) -> Decimal | None:
     number = leaf(Decimal, value, path, faults)
     if number is None:
@@ -234,7 +225,7 @@ def _bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:
     if bounds.lower < low or bounds.upper > high:
         faults.add(path, f"[{bounds.lower:g}, {bounds.upper:g}] reaches beyond what the model can produce, {low} to {high}")
         return None
-    if cls.is_integer and not (bounds.lower.is_integer() and bounds.upper.is_integer()):
+    if getattr(cls, "is_integer", False) and not (bounds.lower.is_integer() and bounds.upper.is_integer()):
         faults.add(path, f"[{bounds.lower:g}, {bounds.upper:g}]: records of this model are whole numbers; give whole bounds")
         return None
     return bounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,17 @@ import numpy as np
 from dp_dask import __version__
 from dp_dask.build import Faults
 from dp_dask.config import Pipeline
+from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
-from dp_dask.errors import ConfigError, InferenceError, SourceError
+from dp_dask.errors import ConfigError, InferenceError, Problem, SourceError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise
-from dp_dask.measurement import Measurement, for_groups, make_model
+from dp_dask.measurement import Measurement, for_groups
+from dp_dask.model import make_model, plain_model
 from dp_dask.prior import make_prior, plain_prior
 from dp_dask.private.reduce import columns_of, reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
@@ -31,9 +33,12 @@ from dp_dask.public.infer import ENGINES, infer
 from dp_dask.public.observe import observe, planned
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
+from dp_dask.public.verify import verify
+from dp_dask.user_family import is_reference
 
-__all__ = ["Progress", "Run", "calibrate", "infer_from", "run", "select", "silent"]
+__all__ = ["Progress", "Run", "calibrate", "check_families", "infer_from", "run", "select", "silent"]
 
+VERIFYING = 20260101  # a seed: the same family passes or fails every time
 Progress = Callable[[str, int, int], None]  # stage, done, of
 
 
@@ -65,6 +70,7 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
     a release is never lost to it.
     """
     check_output(pipeline.output)
+    check_families(pipeline)
     ledger = Ledger(pipeline.ledger)
     try:
         releases, charged = _release(pipeline, ledger, noise or OpenDPNoise(), progress)
@@ -200,6 +206,24 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
     return results
 
 
+def check_families(pipeline: Pipeline) -> None:
+    """Raise ConfigError where a user's family contradicts itself, before anything is read or charged for it."""
+    rng = np.random.default_rng(VERIFYING)
+    problems = [
+        Problem(f"measurements.{m.name}.model", f"{m.model_name}: {fault}")
+        for m in pipeline.measurements
+        if is_reference(m.model_name)
+        for fault in verify(rng, m.model, _within(m.request.statistic), m.prior)
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def _within(statistic: Any) -> Any:
+    """Return the statistic of one group where there are groups."""
+    return statistic.within if isinstance(statistic, GroupedSum) else statistic
+
+
 def check_output(folder: Path) -> None:
     """Raise ConfigError unless the folder exists or can be made, and can be written to."""
     problem = ""
@@ -222,9 +246,5 @@ def who() -> str:
 
 
 def _published(m: Measurement, made: Release, expected_n: float | None) -> Published:
-    known, prior = _plain(m.model), plain_prior(m.model, m.prior)
-    return Published(model=m.model_name, known=known, prior=prior, expected_records=expected_n, release=made)
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
+    prior = plain_prior(m.model, m.prior)
+    return Published(model=m.model_name, known=plain_model(m.model), prior=prior, expected_records=expected_n, release=made)

@@ -12,7 +12,8 @@ from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
-from dp_dask.measurement import MODELS, Privacy
+from dp_dask.measurement import Privacy
+from dp_dask.model import MODELS
 from dp_dask.public.infer import ENGINES
 
 __all__ = ["schema"]

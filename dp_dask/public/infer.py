@@ -107,4 +107,4 @@ def _is_lumpy(observation: Observation, posterior: GridPosterior) -> bool:
 def _is_smooth(observation: Observation) -> bool:
     """Whether n is large and the noise scale is no less than the range of a contribution."""
     largest = observation.high - observation.low
-    return observation.n is not None and observation.n >= MANY and largest > MOST_COARSE and observation.scale >= WIDE * largest
+    return observation.n_guess >= MANY and largest > MOST_COARSE and observation.scale >= WIDE * largest

@@ -160,6 +160,8 @@ def _non_private(rng: np.random.Generator, like: AnyObservation, prior: Any, pse
         groups = zip(like.of_groups, prior.priors, pseudo.total, strict=True)
         parts = [_non_private(rng, each, one, Pseudo(each, *told), has_sd=has_sd) for each, one, told in groups]
         return np.concatenate([np.atleast_1d(part) for part in parts])
+    if not hasattr(like.model, "update") and not isinstance(like, CountsObservation):
+        return math.nan
     if not isinstance(prior, like.model.prior_type):
         if not isinstance(like, Observation):
             return math.nan
