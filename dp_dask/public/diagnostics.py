@@ -175,9 +175,10 @@ def _sd_without_noise(observation: Observation, prior: Prior, n: int, total: int
     except InferenceError:
         return None
     log_weights = prior.log_density(cells.middle) + np.log(cells.right - cells.left)
-    log_weights += rough.log_density(prior.parameter(cells.middle), np.zeros(len(cells)))
+    log_weights += rough.log_density(*rough.moments(prior.parameter(cells.middle)))
     weights = np.exp(log_weights - log_weights.max())
-    return GridPosterior(prior, cells, weights / weights.sum()).sd
+    sd = GridPosterior(prior, cells, weights / weights.sum()).sd
+    return sd if math.isfinite(sd) else None
 
 
 def _share(value: float) -> float:
