@@ -104,7 +104,7 @@ def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) 
 @click.argument("release", type=click.Path(path_type=Path))
 @click.option("--prior", help="Another prior, as {alpha: 2, beta: 3}; for the one named by --measurement, or the only one.")
 @click.option("--measurement", help="Infer this measurement only.")
-@click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth or gibbs.")
+@click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth, augment or gibbs.")
 @click.option("--draws", default=4000, show_default=True, type=click.IntRange(100, 10**7))
 @click.option(
     "--ask", "questions", multiple=True, help="An event or a quantity, as 'P(rate > 2)' or 'a.rate / b.rate'; repeatable."
