@@ -187,7 +187,7 @@ def _qq(cells: Sequence[Cell]) -> str:
     served = [cell for cell in cells if isinstance(cell.outcome, Outcome)]
     models = list(dict.fromkeys(cell.model for cell in cells))
     columns = list(dict.fromkeys((cell.n, cell.epsilon) for cell in cells))
-    figure, axes = _panels(len(models), len(columns))
+    figure, axes = _panels(len(models), len(columns), 2.2)
     for cell in served:
         panel = axes[models.index(cell.model), columns.index((cell.n, cell.epsilon))]
         assert isinstance(cell.outcome, Outcome)  # noqa: S101  (for the type checker)
@@ -205,7 +205,7 @@ def _mmd(distances: Sequence[Utility]) -> str:
     """Draw the distance from the non-private posterior over n: models down, epsilon across."""
     models = list(dict.fromkeys(row.model for row in distances))
     epsilons = list(dict.fromkeys(row.epsilon for row in distances))
-    figure, axes = _panels(len(models), len(epsilons))
+    figure, axes = _panels(len(models), len(epsilons), 3.4)
     for model in models:
         for epsilon in epsilons:
             panel = axes[models.index(model), epsilons.index(epsilon)]
@@ -217,14 +217,15 @@ def _mmd(distances: Sequence[Utility]) -> str:
                 panel.errorbar(n, mmd, error, color=COLOURS[method], linewidth=1.2, marker="o", markersize=3, label=method)
             panel.set_xscale("log")
             panel.set_yscale("log")
+            panel.yaxis.set_minor_formatter("")
             panel.set_title(f"{model}\nepsilon {epsilon}", fontsize=8)
     return _svg(figure, axes, "n", "MMD")
 
 
-def _panels(n_rows: int, n_columns: int) -> tuple[Any, Any]:
+def _panels(n_rows: int, n_columns: int, width: float) -> tuple[Any, Any]:
     from matplotlib.figure import Figure  # noqa: PLC0415  (half a second of imports)
 
-    figure = Figure(figsize=(2.2 * n_columns + 1.6, 2.2 * n_rows + 0.4), layout="constrained")
+    figure = Figure(figsize=(width * n_columns + 1.6, 2.2 * n_rows + 0.4), layout="constrained")
     return figure, figure.subplots(n_rows, n_columns, squeeze=False)
 
 

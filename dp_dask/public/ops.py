@@ -74,9 +74,8 @@ def temperature(observation: Observation, prior: Prior, theta: Cells) -> float:
 def _theta(prior: Prior) -> Cells:
     """Return equal cells over the coordinates between which the middle 98 % of the prior lies."""
     low, high = prior.coordinate_range()
-    edges = np.linspace(low, high, 2**16 + 1)
-    middle = (edges[1:] + edges[:-1]) / 2
-    share = np.cumsum(np.exp(prior.log_density(middle)) * (high - low) / 2**16)
+    edges = np.linspace(low, high, N_CELLS + 1)
+    share = np.cumsum(np.exp(prior.log_density((edges[1:] + edges[:-1]) / 2)))
     start, end = np.interp([OUTSIDE, 1 - OUTSIDE], share / share[-1], edges[1:])
     return Cells(np.array([start]), np.array([end])).split(N_CELLS)
 
