@@ -104,7 +104,7 @@ def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) 
 @click.argument("release", type=click.Path(path_type=Path))
 @click.option("--prior", help="Another prior, as {alpha: 2, beta: 3}; for the one named by --measurement, or the only one.")
 @click.option("--measurement", help="Infer this measurement only.")
-@click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth or gibbs.")
+@click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth, augment or gibbs.")
 @click.option("--draws", default=4000, show_default=True, type=click.IntRange(100, 10**7))
 @click.option(
     "--ask", "questions", multiple=True, help="An event or a quantity, as 'P(rate > 2)' or 'a.rate / b.rate'; repeatable."
@@ -188,6 +188,31 @@ def calibrate(file: Path, replicates: int, seed: int, cluster: str | None, *, as
     with show.progress() as progress:
         results = calibrate_pipeline(pipeline, replicates, entropy=seed, progress=progress)
     show.calibration(results, as_json=as_json)
+
+
+@cli.command()
+@FILE
+@click.option("--replicates", type=click.IntRange(20, 20_000), help="Simulated releases a cell, in place of the file's.")
+@click.option("--cluster", help="The kind of cluster, in place of the file's.")
+@click.option("--output", type=click.Path(path_type=Path), help="The folder for results, in place of the file's.")
+@JSON
+def experiment(file: Path, replicates: int | None, cluster: str | None, output: Path | None, *, as_json: bool) -> None:
+    """Repeat a paper's comparison of methods, as FILE lists it, on simulated releases. No records, no budget."""
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.experiment import load  # noqa: PLC0415
+    from dp_dask.experiment import run as run_experiment  # noqa: PLC0415
+    from dp_dask.output import write_files  # noqa: PLC0415
+    from dp_dask.pipeline import check_output  # noqa: PLC0415
+    from dp_dask.public.comparison import files  # noqa: PLC0415
+
+    given = {"replicates": replicates, "cluster": cluster, "output": str(output.absolute()) if output else None}
+    plan = load(file, **{key: value for key, value in given.items() if value is not None})
+    check_output(plan.output)
+    with show.progress() as progress:
+        cells = run_experiment(plan, progress=progress)
+    texts = files(cells, plan.size.draws)
+    write_files(texts, plan.output)
+    show.experiment(cells, texts, plan.output, as_json=as_json)
 
 
 @cli.command()

@@ -18,9 +18,9 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import ConfigError
 from dp_dask.measurement import Measurement, Privacy, make_measurements
 from dp_dask.private.sources import Source
-from dp_dask.public.infer import AUTO, ENGINES
+from dp_dask.public.infer import AUTO, check_engine
 
-__all__ = ["CLUSTERS", "FEWEST_DRAWS", "MOST_DRAWS", "SOURCES", "Inference", "Pipeline", "load"]
+__all__ = ["CLUSTERS", "FEWEST_DRAWS", "MOST_DRAWS", "SOURCES", "Inference", "Pipeline", "load", "make_cluster", "read"]
 
 SOURCES, CLUSTERS = "dp_dask.private.sources", "dp_dask.clusters"
 FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
@@ -60,9 +60,7 @@ class Inference:
         if not FEWEST_DRAWS <= self.draws <= MOST_DRAWS:
             msg = f"draws is {self.draws}; give a number from {FEWEST_DRAWS} to {MOST_DRAWS}"
             raise ValueError(msg)
-        if self.engine not in ENGINES:
-            msg = f"unknown engine {self.engine!r}; known: {', '.join(ENGINES)}"
-            raise ValueError(msg)
+        check_engine(self.engine)
 
 
 def load(path: Path, **replaced: Any) -> Pipeline:
@@ -70,6 +68,15 @@ def load(path: Path, **replaced: Any) -> Pipeline:
 
     Raises ConfigError with every fault. Reads no record and opens no ledger.
     """
+    given, faults = read(path, **replaced)
+    pipeline = _pipeline(given, faults)
+    if pipeline is None or faults.problems:
+        raise ConfigError(faults.problems)
+    return pipeline
+
+
+def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
+    """Parse a file, with other values for the top-level keys in ``replaced``; return it and where its faults are gathered."""
     kind = ""
     try:
         text = path.read_text(encoding="utf-8")
@@ -83,10 +90,7 @@ def load(path: Path, **replaced: Any) -> Pipeline:
     given = strict_yaml.parse(text, path.name)
     if isinstance(given, dict):
         given.update(replaced)
-    pipeline = _pipeline(given, faults)
-    if pipeline is None or faults.problems:
-        raise ConfigError(faults.problems)
-    return pipeline
+    return given, faults
 
 
 def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
@@ -105,8 +109,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     source = _plugin(SOURCES, dataset["source"], "dataset.source", faults) if "source" in dataset else None
     privacy = build(Privacy, top["privacy"], "privacy", faults) if "privacy" in top else None
     inference = build(Inference, top.get("inference", {}), "inference", faults)
-    cluster = top.get("cluster", "local")
-    cluster = _plugin(CLUSTERS, {"kind": cluster} if isinstance(cluster, str) else cluster, "cluster", faults)
+    cluster = make_cluster(top.get("cluster", "local"), faults)
     ledger = _ledger(top["ledger"], faults) if "ledger" in top else None
     output = leaf(Path, top.get("output", "runs"), "output", faults)
     measurements = make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else []
@@ -126,6 +129,11 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         ledger=ledger,
         output=output,
     )
+
+
+def make_cluster(given: Any, faults: Faults) -> Any:
+    """Make a cluster from its kind, or from a mapping of kind and options."""
+    return _plugin(CLUSTERS, {"kind": given} if isinstance(given, str) else given, "cluster", faults)
 
 
 def _plugin(folder: str, given: Any, path: str, faults: Faults) -> Any:

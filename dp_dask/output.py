@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
     "run_json",
     "summaries_json",
     "summaries_of",
+    "write_files",
     "write_inference",
     "write_posterior",
     "write_report_again",
@@ -177,6 +179,13 @@ def run_json(run: Run, summaries: Sequence[Summary], spending: Spending) -> dict
         "engine": run.engine,
         "measurements": {name: {**told, "charged": name in run.charged} for name, told in summaries_json(summaries).items()},
     }
+
+
+def write_files(texts: Mapping[str, str], folder: Path) -> None:
+    """Write texts by their files' names into a folder, which is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        _replace(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
 
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:

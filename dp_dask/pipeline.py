@@ -29,7 +29,7 @@ from dp_dask.model import make_model, plain_model
 from dp_dask.prior import make_prior, plain_prior
 from dp_dask.private.reduce import columns_of, reduce
 from dp_dask.public.calibration import Uniformity, ranks, uniformity
-from dp_dask.public.infer import ENGINES, infer
+from dp_dask.public.infer import check_engine, infer
 from dp_dask.public.observe import observe, planned
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
@@ -131,8 +131,10 @@ def infer_from(
 
     Repeats give the same draws. Raises ConfigError where a prior or a model of the file cannot be used.
     """
-    if engine not in ENGINES:
-        raise ConfigError.of("engine", f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+    try:
+        check_engine(engine)
+    except ValueError as error:
+        raise ConfigError.of("engine", str(error)) from None
     faults = Faults(Path())
     posteriors = []
     for name, published in publication.measurements.items():

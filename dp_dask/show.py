@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,12 +20,13 @@ from dp_dask.gate.journal import Balance
 from dp_dask.output import inference_json
 from dp_dask.pipeline import Progress, Run, silent
 from dp_dask.public.calibration import LEVEL, Uniformity
+from dp_dask.public.comparison import Cell, calibrations, utilities
 from dp_dask.public.posterior import Summary
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.questions import Answer
 from dp_dask.public.simulation import Width
 
-__all__ = ["balances", "calibration", "check", "posteriors", "progress", "run"]
+__all__ = ["balances", "calibration", "check", "experiment", "posteriors", "progress", "run"]
 
 MOST_ROWS = 40  # of a table on a terminal; files and --json hold all
 
@@ -190,6 +191,19 @@ def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:
     console.print("This tests the computation: if model and prior are right, so are the intervals, averaged over the prior.")
     console.print(f"A posterior that is right passes {100 * (1 - LEVEL):.0f} times in 100, whatever the number of replicates;")
     console.print("500 replicates find an sd 15 % too small 98 times in 100, 2,000 one 7 % too small 2 times in 3.")
+
+
+def experiment(cells: Sequence[Cell], texts: Mapping[str, str], folder: Path, *, as_json: bool) -> None:
+    """Show the tables of a comparison and where its files are."""
+    if as_json:
+        refused = [{**asdict(row), "squared_mmd": None, "standard_error": None} for row in utilities(cells) if row.refusal]
+        served = [asdict(row) for row in utilities(cells) if not row.refusal]
+        tests = [asdict(row) for row in calibrations(cells)]
+        _print_json({"folder": str(folder), "calibration": tests, "utility": served, "refused": refused})
+        return
+    console = _console()
+    console.print(texts["table.md"], soft_wrap=True)
+    console.print(f"files: {folder}", soft_wrap=True)
 
 
 def balances(found: Sequence[Balance], *, as_json: bool) -> None:

@@ -60,3 +60,16 @@ def test_every_command_of_the_readme_exists():
 def test_links_of_the_readme_lead_somewhere():
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_the_readmes_tables_are_of_the_paper_s_file_as_it_ships():
+    """One row for each model, n and epsilon in each of two tables, a column for each method, and the file's own N and draws."""
+    plan = yaml.safe_load((ROOT / "pipelines" / "papers" / "bernstein_sheldon_2018.yaml").read_text())
+    shown = README[README.index("<!-- table -->") : README.index("<!-- end of table -->")]
+    header = "| " + " | ".join(["model", "n", "epsilon", *plan["methods"]]) + " |"
+    assert shown.count(header) == 2
+    for model in plan["models"]:
+        for n in plan["n"]:
+            for epsilon in plan["epsilon"]:
+                assert shown.count(f"\n| {model} | {n} | {epsilon} |") == 2
+    assert f"KS distance of {plan['replicates']} ranks from uniform ({plan['draws']} draws a posterior)" in shown

@@ -132,6 +132,7 @@ def _tails(n: int) -> tuple[list[int], Floats]:
     return [int(value) for value in first[:, 0]], tail
 
 
+@lru_cache(maxsize=64)
 def pass_mark(n: int, level: float = LEVEL) -> float:
     """Return the gamma that a calibrated posterior falls below with probability ``level``, by bisection."""
     low, high = -14.0, 0.0

@@ -19,7 +19,7 @@ from dp_dask.public.moments import closed
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 
-__all__ = ["AUTO", "ENGINES", "infer"]
+__all__ = ["AUTO", "ENGINES", "check_engine", "infer"]
 
 AUTO = "auto"
 FOLDER = "dp_dask.public.engines"
@@ -30,6 +30,11 @@ RELEASES: dict[type, str] = {
     CountsObservation: "counts of categories",
     GroupedObservation: "sums of groups",
 }
+BASELINES = {  # why none of them may be asked of a release
+    "naive": "takes the noisy sums for exact ones: its intervals are too narrow",
+    "non_private": "needs the exact sums of the records, which no release holds",
+    "ops": "needs the exact sums of the records, which no release holds",
+}
 AFFORDABLE = 1e8  # multiplications, about 0.15 s: up to there the exact engine is taken in doubt
 ALWAYS_EXACT = 30  # records: below, the correction's error estimate may be 4 times too small
 MANY, WIDE = 100, 0.99  # records; of the range of a contribution, which the noise scale may miss by rounding at epsilon 1
@@ -38,6 +43,16 @@ LARGEST_ERROR = 0.02  # total variation
 BLURRED, MOST_LUMPY = 3.0, 0.05  # of a contribution, what noise scale hides it; posterior probability
 CONSTANT = 1e-6  # of the noise's variance: S does not vary
 PROBES = 9
+
+
+def check_engine(name: str) -> None:
+    """Raise ValueError unless an engine of this name may be asked of a release."""
+    if name in BASELINES:
+        msg = f"{name!r} {BASELINES[name]}; it is a baseline for simulated data (dp-dask experiment); use auto"
+        raise ValueError(msg)
+    if name not in ENGINES:
+        msg = f"unknown engine {name!r}; known: {', '.join(ENGINES)}"
+        raise ValueError(msg)
 
 
 def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_draws: int, engine: str = AUTO) -> Inference:

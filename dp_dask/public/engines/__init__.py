@@ -19,10 +19,12 @@ from dp_dask.public.normal_laplace import log_density
 from dp_dask.public.observation import Observation
 from dp_dask.public.plane import PlanePosterior
 
-__all__ = ["CHAINS", "Engine", "Inference", "guide", "independent"]
+__all__ = ["CHAINS", "Engine", "Inference", "guide", "independent", "thinning"]
 
 Floats = NDArray[np.float64]
 CHAINS = 4
+SLOWNESS = 5.0  # sweeps between draws kept, for each unit of the autocorrelation time that ``thinning`` predicts
+STEP = 1e-4  # of the prior's sd, over which means are differentiated
 SMALLEST_VARIANCE = 1e-12  # of the noise's, so that a normal part always exists
 
 
@@ -69,3 +71,22 @@ def guide(observation: Observation) -> Guide:
         return log_density(y - mean, np.sqrt(variance), scale)
 
     return Guide(moments=spread, log_density=log_likelihood, noise=2 * scale**2)
+
+
+def thinning(observation: Observation, prior: Prior) -> int:
+    """Return the sweeps after which a sampler that draws theta and the data in turn has forgotten where it was, n being public.
+
+    Its rate is the share of the posterior's information that the data hold and the release does not (Liu, Wong & Kong 1994). With
+    information n m'^2 / v of the data and (n c')^2 / (n v_c + 2 scale^2) of the release, at the prior mean, and the prior's own
+    1 / sd^2 added to both, the autocorrelation time is about their ratio; m and v are the mean and variance of a record's
+    statistic, c and v_c those of its contribution.
+    """
+    n, sd = observation.n or 0, prior.sd
+    theta = prior.mean + STEP * sd * np.array([-1.0, 0.0, 1.0])
+    _, first, second = observation.model.partial_moments(theta, -math.inf, math.inf, 0.0)
+    mean, variance = observation.quick_moments(theta)
+    of_data = n * ((first[2] - first[0]) / (2 * STEP * sd)) ** 2 / max(float(second[1] - first[1] ** 2), 1e-300)
+    slope = n * (mean[2] - mean[0]) / (2 * STEP * sd)
+    of_release = slope**2 / (n * variance[1] + 2 * observation.scale**2)
+    ratio = (of_data + sd**-2) / (of_release + sd**-2)
+    return math.ceil(SLOWNESS * max(float(ratio), 1.0))

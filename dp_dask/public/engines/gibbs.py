@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dp_dask.core.bounds import Outside
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
-from dp_dask.public.engines import CHAINS, Inference
+from dp_dask.public.engines import CHAINS, Inference, thinning
 from dp_dask.public.observation import Observation
 
 __all__ = ["chains", "plugin"]
@@ -26,15 +26,13 @@ LONGEST_THIN = 1000
 
 
 def gibbs(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int) -> Inference:
-    """Run four chains, thinned by the autocorrelation time 3 r + 1 that the noise ratio r predicts."""
+    """Run four chains, thinned by the autocorrelation time that the release's share of information predicts."""
     _check(observation, prior)
     y = np.full(CHAINS, float(observation.y))
-    _, variance = observation.quick_moments(np.array([prior.mean]))
-    r = 2 * observation.scale**2 / max((observation.n or 0) * float(variance[0]), 1e-300)
-    thin = min(math.ceil(3 * r + 1), LONGEST_THIN)
+    thin = min(thinning(observation, prior), LONGEST_THIN)
     draws = chains(rng, observation, prior, y, -(-n_draws // CHAINS), thin=thin, warmup=WARMUP + 20 * thin)
     slow = "" if thin < LONGEST_THIN else " (its chains mix more slowly than that: look at ESS)"
-    reason = f"asked for; noise ratio {r:.2g}, every {thin}th sweep kept{slow}; the published method is not calibrated in general"
+    reason = f"asked for; every {thin}th sweep kept{slow}; the published method is not calibrated in general"
     return Inference(engine="gibbs", reason=reason, draws=draws[:, :, None], error=None)
 
 
