@@ -105,7 +105,7 @@ class GramSum:
     def contributions(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return each record's integers [n, size], NaN standing for a null; the definition that the fast kernel is held to."""
         q = np.stack([self._cells(i, values[:, i]) for i in range(len(self.columns))], axis=1)
-        counts: NDArray[np.bool_] = np.isfinite(q).all(axis=1)
+        counts = np.isfinite(q.sum(axis=1))
         whole = np.where(counts[:, None], q, 0).astype(np.int64)
         rows, columns = np.triu_indices(len(self.columns))
         products = whole[:, rows] * whole[:, columns] - self.centre * (rows == columns)
