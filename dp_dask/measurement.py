@@ -12,6 +12,7 @@ from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.cells import choose_cells
+from dp_dask.core.gram import GramSum, gram_sum
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.joint_priors import Independent
@@ -22,10 +23,11 @@ from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum, make_table, wanted_cells
 from dp_dask.model import MODELS, find_class, known_names, make_model
 from dp_dask.prior import make_prior
+from dp_dask.public.gram_report import GramPrior
 from dp_dask.public.groups import GroupedModel
 from dp_dask.user_family import is_reference
 
-__all__ = ["GroupBy", "Measurement", "Privacy", "for_groups", "make_measurements", "make_statistic"]
+__all__ = ["GroupBy", "Measurement", "Privacy", "for_report", "make_measurements", "make_statistic"]
 
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
 
@@ -42,8 +44,8 @@ class Measurement:
 
     @property
     def whole(self) -> tuple[Any, Any]:
-        """The model and the prior of all that is inferred: where there are groups, of every group."""
-        return for_groups(self.model, self.prior, self.request.statistic)
+        """The model and the prior of all that is reported."""
+        return for_report(self.model, self.prior, self.request.statistic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,10 @@ class GroupBy:
     groups: tuple[int, ...] | tuple[str, ...]
 
 
-def for_groups(model: Any, prior: Any, statistic: AnyStatistic) -> tuple[Any, Any]:
-    """Return model and prior of every group where the statistic has groups, and as they are where it has none."""
+def for_report(model: Any, prior: Any, statistic: AnyStatistic) -> tuple[Any, Any]:
+    """Return model and prior of all that is reported: of every group, or of a regression's coefficients."""
+    if isinstance(statistic, GramSum):
+        return model, GramPrior(prior, model, statistic)
     if not isinstance(statistic, GroupedSum):
         return model, prior
     groups = statistic.by.categories
@@ -123,8 +127,9 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     has_bounds = hasattr(cls, "spacing") or is_reference(model_name)  # a model of numbers, not of categories
     natural = getattr(cls, "natural_bounds", None)
     known = known_names(cls)
-    shared = ["model", "column", "epsilon", "prior", *(["bounds", "outside", "group_by"] if has_bounds else [])]
-    needed = ["column", "epsilon", "prior", *(["bounds"] if has_bounds and natural is None else [])]
+    of_one = [] if hasattr(cls, "bounded") else ["column"]  # a model of several columns names them itself
+    shared = ["model", *of_one, "epsilon", "prior", *(["bounds", "outside", "group_by"] if has_bounds else [])]
+    needed = [*of_one, "epsilon", "prior", *(["bounds"] if has_bounds and natural is None else [])]
     values = check_keys(given, path, [*shared, *known], [*needed, *known], faults)
     given_known = {key: values[key] for key in known if key in values}
     model = make_model(model_name, given_known, path, faults) if len(given_known) == len(known) else None
@@ -143,7 +148,8 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     try:
         statistic = _statistic(model, column, bounds, outside, privacy, float(epsilon), by)
     except ValueError as error:
-        faults.add(f"{path}.bounds" if has_bounds else f"{path}.categories", str(error))
+        where = "bounds" if has_bounds else "columns" if hasattr(cls, "bounded") else "categories"
+        faults.add(f"{path}.{where}", str(error))
         return None
     request = Request(dataset=dataset, statistic=statistic, neighbours=privacy.neighbours, n=privacy.n, epsilon=epsilon)
     return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request)
@@ -152,6 +158,9 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
 def _statistic(
     model: Any, column: str, bounds: Bounds | None, outside: Outside, privacy: Privacy, epsilon: float, by: GroupBy | None
 ) -> AnyStatistic:
+    if hasattr(model, "bounded"):
+        bounded = {name: Bounds(*ends) for name, ends in model.bounded.items()}
+        return gram_sum(tuple(bounded), tuple(bounded.values()), privacy.neighbours, privacy.n)
     if bounds is None:
         return CategoryCounts(column=column, categories=model.categories)
     if by is not None:

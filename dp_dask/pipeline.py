@@ -24,7 +24,7 @@ from dp_dask.gate.journal import Balance
 from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise
-from dp_dask.measurement import Measurement, for_groups
+from dp_dask.measurement import Measurement, for_report
 from dp_dask.model import make_model, plain_model
 from dp_dask.prior import make_prior, plain_prior
 from dp_dask.private.reduce import columns_of, reduce
@@ -143,7 +143,7 @@ def infer_from(
         prior = make_prior(model, given, f"prior of {name}", faults) if model is not None else None
         if model is None or prior is None:
             continue
-        model, prior = for_groups(model, prior, published.release.request.statistic)
+        model, prior = for_report(model, prior, published.release.request.statistic)
         posteriors.append(_infer_one(name, published, model, prior, n_draws, engine))
     if faults.problems:
         raise ConfigError(faults.problems)

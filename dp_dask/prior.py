@@ -21,7 +21,11 @@ def make_prior(model: Any, given: Any, path: str, faults: Faults) -> Any:
     ``{mu: {kind: .., ..}, sigma: {kind: .., ..}}`` are independent priors.
     """
     if hasattr(model, "expand_prior"):
-        given = model.expand_prior(given)
+        try:
+            given = model.expand_prior(given)
+        except (ValueError, TypeError) as error:
+            faults.add(path, str(error))
+            return None
     if not hasattr(model, "domains"):  # probabilities that sum to 1 have no priors of their own
         return build(model.prior_type, given, path, faults)
     if len(model.parameters) == 1:

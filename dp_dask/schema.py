@@ -110,11 +110,12 @@ def _measurement(name: str) -> dict[str, Any]:
     has_bounds = hasattr(model, "spacing")
     properties = {
         "model": {"const": name},
-        "column": {"type": "string"},
+        **({} if hasattr(model, "bounded") else {"column": {"type": "string"}}),
         **({"bounds": bounds, "outside": {"enum": ["clamp", "truncate"]}, "group_by": GROUP_BY} if has_bounds else {}),
         "epsilon": EPSILON,
         "prior": _prior(model),
         **known["properties"],
     }
     needed = ["bounds"] if has_bounds and model.natural_bounds is None else []
-    return _mapping(properties, ["model", "column", "epsilon", "prior", *needed, *known["required"]])
+    of_one = [] if hasattr(model, "bounded") else ["column"]
+    return _mapping(properties, ["model", *of_one, "epsilon", "prior", *needed, *known["required"]])

@@ -68,6 +68,16 @@ class GramSum:
         return self.levels**2
 
     @property
+    def units(self) -> tuple[float, ...]:
+        """What one grid unit is worth where the bounds are -1 and 1."""
+        return (1 / self.unit,) * self.size
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of one coordinate of a contribution."""
+        return self.unit
+
+    @property
     def size(self) -> int:
         """The number of sums: c linear ones and c (c + 1) / 2 products."""
         c = len(self.columns)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Literal
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.statistic import BoundedSum
@@ -15,7 +16,7 @@ from dp_dask.core.table_sum import TableSum
 
 __all__ = ["INSECURE", "AnyStatistic", "Release", "Request"]
 
-AnyStatistic = BoundedSum | TableSum | CategoryCounts | GroupedSum
+AnyStatistic = BoundedSum | TableSum | CategoryCounts | GroupedSum | GramSum
 
 ID_LENGTH = 32
 LARGEST_NOISY = 2**63

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.release import AnyStatistic
 from dp_dask.core.statistic import BoundedSum
@@ -27,6 +28,8 @@ def sum_batch(statistic: AnyStatistic, columns: Mapping[str, pa.Array], scratch:
         return (sum_array(statistic, columns[statistic.column], scratch),)
     if isinstance(statistic, TableSum):
         return _sum_table(statistic, columns[statistic.column])
+    if isinstance(statistic, GramSum):
+        return _sum_gram(statistic, columns)
     if isinstance(statistic, GroupedSum):
         return _sum_groups(statistic, columns)
     return _count_categories(statistic, columns[statistic.column])
@@ -93,3 +96,18 @@ def _sum_groups(statistic: GroupedSum, columns: Mapping[str, pa.Array]) -> tuple
         counts += np.bincount(group[is_listed], minlength=size)
     both = np.stack([sums, statistic.within.count_weight * counts], axis=1)
     return tuple(int(value) for value in both.ravel())
+
+
+def _sum_gram(statistic: GramSum, columns: Mapping[str, pa.Array]) -> tuple[int, ...]:
+    """Sum columns, squares and products; a record with a null in any column contributes nothing."""
+    arrays = [columns[name] for name in statistic.columns]
+    total = np.zeros(statistic.size, dtype=np.int64)
+    for start in range(0, len(arrays[0]), BLOCK):
+        parts = [values_and_validity(array.slice(start, BLOCK)) for array in arrays]
+        valid = None
+        for _, mask in parts:
+            if mask is not None:
+                valid = mask if valid is None else valid & mask
+        with np.errstate(all="ignore"):
+            total += statistic.sum_block(np.stack([values for values, _ in parts]).T, valid)
+    return tuple(int(value) for value in total)

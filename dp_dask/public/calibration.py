@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from dp_dask.public.gram_likelihood import GramObservation
+from dp_dask.public.gram_simulation import gram_ranks
 from dp_dask.public.grid import GridPosterior
 from dp_dask.public.infer import infer
 from dp_dask.public.observe import AnyObservation
@@ -51,6 +53,8 @@ def ranks(seed: np.random.SeedSequence, like: AnyObservation, prior: Any, n: int
     at random: u = (rank + U) / 64.
     """
     rng = np.random.default_rng(seed)
+    if isinstance(like, GramObservation):
+        return gram_ranks(rng, like, prior, n)
     u = np.empty((n, len(like.model.parameters)))
     for i in range(n):
         theta = np.atleast_1d(prior.rvs(rng, 1)[0])

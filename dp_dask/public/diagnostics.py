@@ -20,6 +20,7 @@ from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import SMALLEST_VARIANCE, Inference, guide
 from dp_dask.public.grid import GridPosterior, find_cells
+from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.normal_laplace import cdf
@@ -79,9 +80,9 @@ class Nodes:
 def diagnose(rng: np.random.Generator, observation: AnyObservation, prior: Any, inference: Inference) -> Diagnostics:
     """Compute what is defined for this kind of release; random numbers are used for priors of several parameters alone.
 
-    Nothing is defined for counts of categories, nor told of more than 50 groups.
+    Nothing is defined for counts of categories or products of columns, nor told of more than 50 groups.
     """
-    if isinstance(observation, CountsObservation):
+    if isinstance(observation, CountsObservation | GramObservation):
         return Diagnostics()
     if isinstance(observation, GroupedObservation):
         return _of_groups(rng, observation, prior, inference)

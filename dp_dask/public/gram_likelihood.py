@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.gram import GramSum
+from dp_dask.core.wishart import NormalInverseWishart
 from dp_dask.errors import InferenceError
 from dp_dask.public.gram_moments import clamped_moments
-from dp_dask.public.gram_prior import NormalInverseWishart
 
 __all__ = ["Count", "GramObservation", "Releases", "State", "log_likelihood", "releases"]
 
@@ -40,6 +40,7 @@ class GramObservation:
     y: tuple[int, ...]
     count: int | None = None
     expected_n: float | None = None
+    model: Any = None  # whose parameters are reported
 
     def __post_init__(self) -> None:
         if len(self.y) != self.statistic.size:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_dask.core.wishart import NormalInverseWishart
 from dp_dask.errors import InferenceError
 from dp_dask.public.gram_likelihood import GramObservation, Releases, State, releases
 from dp_dask.public.gram_linear import Linear, conditional, linearise
-from dp_dask.public.gram_prior import NormalInverseWishart
 from dp_dask.public.gram_sweep import Chains, Chart, sweep
 
 __all__ = ["GramDraws", "draw_posteriors"]

@@ -11,6 +11,7 @@ from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import Inference, edgeworth, guide, independent, lattice
+from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.grid import FINE, STRIDE, GridPosterior, find_cells
 from dp_dask.public.groups import GroupedObservation, infer_groups
 from dp_dask.public.joint import JointObservation
@@ -29,6 +30,7 @@ RELEASES: dict[type, str] = {
     JointObservation: "several sums of one column",
     CountsObservation: "counts of categories",
     GroupedObservation: "sums of groups",
+    GramObservation: "products of columns",
 }
 BASELINES = {  # why none of them may be asked of a release
     "naive": "takes the noisy sums for exact ones: its intervals are too narrow",
@@ -63,6 +65,8 @@ def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_d
         return _auto(rng, observation, prior, n_draws)
     if engine == AUTO and isinstance(observation, JointObservation):
         return infer_jointly(rng, observation, prior, n_draws)
+    if engine == AUTO and isinstance(observation, GramObservation):
+        engine = "clt_chain"
     if engine == AUTO:
         engine = "factorised" if observation.n is None else "tree"
     function = plugins.load(FOLDER, engine)

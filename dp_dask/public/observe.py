@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.gram import GramSum
 from dp_dask.core.grid import MOST_CELLS
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.release import Release, Request
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
+from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.groups import GroupedModel, GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
 
 __all__ = ["AnyObservation", "observe", "planned"]
 
-AnyObservation = Observation | JointObservation | CountsObservation | GroupedObservation
+AnyObservation = Observation | JointObservation | CountsObservation | GroupedObservation | GramObservation
 
 
 def observe(release: Release, model: Any, expected_n: float | None = None) -> AnyObservation:
@@ -31,7 +33,7 @@ def planned(request: Request, model: Any, expected_n: float | None = None) -> An
     return _see(request, scale, (0,) * len(request.statistic.units), 0 if request.has_count else None, model, expected_n)
 
 
-def _see(
+def _see(  # noqa: PLR0911  (one kind of statistic after the other)
     request: Request, scale: float, sums: tuple[int, ...], count: int | None, model: Any, expected_n: float | None
 ) -> AnyObservation:
     statistic = request.statistic
@@ -45,6 +47,13 @@ def _see(
             msg = "the release holds sums of groups; infer with the model that it was made for"
             raise InferenceError(msg)
         return GroupedObservation(model=model, statistic=statistic, n=request.n, scale=scale, y=sums, expected_n=expected_n)
+    if isinstance(statistic, GramSum):
+        if tuple(getattr(model, "bounded", ())) != statistic.columns:
+            msg = "the release holds products of columns; infer with the model that it was made for"
+            raise InferenceError(msg)
+        return GramObservation(
+            model=model, statistic=statistic, n=request.n, scale=scale, y=sums, count=count, expected_n=expected_n
+        )
     is_scalar = len(sums) == 1 and len(model.parameters) == 1
     if request.n is None and not request.has_count:
         msg = "the release has no noisy count although n is private: it was not written by dp_dask"

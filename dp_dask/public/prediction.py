@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.public.counts import CountsObservation
+from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.observation import Observation
 from dp_dask.public.posterior import INTERVAL, Posterior, seed
@@ -45,11 +46,12 @@ class Prediction:
 def predict(posterior: Posterior) -> list[Prediction]:
     """Draw one new record for each posterior draw, in each group where there are groups.
 
-    None is drawn for categories, whose posterior means are the probabilities of a record. Repeats give the same records.
+    None is drawn for categories, whose posterior means are the probabilities of a record, nor for several columns.
+    Repeats give the same records.
     """
     observation, draws = posterior.observation, posterior.inference.draws
     rng = np.random.default_rng(seed(posterior.release, posterior.measurement).spawn(2)[1])
-    if isinstance(observation, CountsObservation):
+    if isinstance(observation, CountsObservation | GramObservation):
         return []
     if isinstance(observation, GroupedObservation):
         column, model = observation.statistic.within.column, observation.model.within

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import INSECURE, Release
@@ -100,6 +101,16 @@ def in_words(release: Release) -> dict[str, str]:
         return {
             "what": f"column {statistic.column}, counts of {len(statistic.categories)} categories, other values counted nowhere",
             "noise": f"of scale {figures(release.scale)} on every count, sensitivity {release.sensitivity} in all",
+            "released": _listed([str(value) for value in release.noisy_sums]),
+        }
+    if isinstance(statistic, GramSum):
+        columns = ", ".join(
+            f"{name} [{figures(each.lower)}, {figures(each.upper)}]"
+            for name, each in zip(statistic.columns, statistic.bounds, strict=True)
+        )
+        return {
+            "what": f"columns {columns}, records outside are moved to the nearest bound",
+            "noise": f"of scale {figures(release.scale)} on each sum, square and product, sensitivity {release.sensitivity} in all",
             "released": _listed([str(value) for value in release.noisy_sums]),
         }
     if isinstance(statistic, GroupedSum):

@@ -15,6 +15,8 @@ from scipy import special
 
 from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.public.counts import CountsObservation
+from dp_dask.public.gram_likelihood import GramObservation
+from dp_dask.public.gram_simulation import gram_widths, simulate_gram
 from dp_dask.public.grid import GridPosterior
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.infer import infer
@@ -27,6 +29,7 @@ __all__ = ["Pseudo", "Width", "expected_widths", "simulate"]
 
 Floats = NDArray[np.float64]
 DRAWS = 400  # for an sd, where the engine tabulates no posterior
+MOST_JOINT = 12  # replicates where each takes chains
 MOST_RECORDS = 10**6  # above, counts in the grid's cells are drawn in place of records: the same law of the sum
 
 
@@ -55,7 +58,7 @@ class Width:
 def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: Any = None) -> Pseudo:
     """Draw records from the model, reduce them as the statistic does, and add noise of the same scale.
 
-    ``theta`` is one parameter or an array [p]. A private n is drawn from its prior, which for categories is a part of theirs
+    ``theta`` is one parameter or an array [p]; the truth behind several columns is drawn from ``prior``. A private n is drawn from its prior, which for categories is a part of theirs
     (``CountsObservation``) and needs ``prior``; raises ValueError where it is flat.
     """
     if like.n is None and like.expected_n is None:
@@ -67,6 +70,8 @@ def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: 
         parts = [simulate(rng, each, value) for each, value in zip(like.of_groups, theta, strict=True)]
         y = tuple(value for part in parts for value in (part.observation.y, part.observation.count))
         return Pseudo(replace(like, y=y), sum(part.n for part in parts), [(part.n, part.total) for part in parts])
+    if isinstance(like, GramObservation):
+        return Pseudo(simulate_gram(rng, like, prior)[0], like.n or 0, None)
     n = _draw_n(rng, like)
     count = None if like.count is None else like.statistic.count_weight * n + _noise(rng, like.scale)
     if isinstance(like, JointObservation):
@@ -132,6 +137,9 @@ def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, 
     Where the prior has no finite sd, neither has the posterior (noise of full support excludes no parameter), nor the average of
     its widths: there the medians of half the central 68 % interval.
     """
+    if isinstance(like, GramObservation):
+        both = gram_widths(rng, like, prior, min(replicates, MOST_JOINT))
+        return tuple(Width(float(one), float(other)) for one, other in zip(*(each.mean(axis=0) for each in both), strict=True))
     has_sd = bool(np.isfinite(prior.sd).all())
     private = np.empty((replicates, len(like.model.parameters)))
     exact = np.full_like(private, np.nan)

@@ -17,7 +17,7 @@ from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
 from dp_dask.errors import InferenceError
-from dp_dask.measurement import for_groups
+from dp_dask.measurement import for_report
 from dp_dask.private.kernels import BLOCK, new_scratch
 from dp_dask.private.sums import sum_batch
 from dp_dask.public.calibration import gamma, gamma_p_value, ranks
@@ -38,7 +38,7 @@ def planned_groups(case=POISSON, groups=GROUPS, epsilon=1, expected=60.0, n=None
     made = grouped(case, groups, float(epsilon))
     neighbours = Neighbours.REPLACE if n else Neighbours.ADD_REMOVE
     request = Request(dataset="d", statistic=made, neighbours=neighbours, n=n, epsilon=Decimal(epsilon))
-    model, prior = for_groups(case.model, case.prior, made)
+    model, prior = for_report(case.model, case.prior, made)
     return planned(request, model, None if n else expected), prior
 
 

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dp_dask.public.regression import multivariate_normal, regression
 from scipy import stats
 
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.gram import GramSum, gram_sum
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.wishart import NormalInverseWishart
 from dp_dask.errors import InferenceError
 from dp_dask.public.calibration import uniformity
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.gram_posterior import draw_posteriors
-from dp_dask.public.gram_prior import NormalInverseWishart
-from dp_dask.public.regression import multivariate_normal, regression
 
 VAGUE = NormalInverseWishart.scaled(2, mean_scale=0.4, sd_scale=0.5, nu0=6)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_dask.public.gram_prior import NormalInverseWishart
+from dp_dask.core.wishart import NormalInverseWishart
 
 PRIOR = NormalInverseWishart(m0=(0.1, -0.2), k0=2.0, psi0=((0.5, 0.1), (0.1, 0.3)), nu0=6.0)
 

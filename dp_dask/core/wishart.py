@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,18 @@ class NormalInverseWishart:
             raise ValueError(msg)
         psi0 = np.eye(c) * sd_scale**2 * (nu0 - c - 1)
         return cls(m0=(0.0,) * c, k0=(sd_scale / mean_scale) ** 2, psi0=tuple(map(tuple, psi0.tolist())), nu0=nu0)
+
+    @classmethod
+    def expand(cls, given: Any, c: int) -> Any:
+        """Return an entry of scales, {mean_scale, sd_scale, nu0}, as one of m0, k0, psi0, nu0; any other as it is."""
+        if not isinstance(given, dict) or set(given) != {"mean_scale", "sd_scale", "nu0"}:
+            return given
+        scales = {name: float(value) for name, value in given.items()}
+        if not all(math.isfinite(value) and value > 0 for value in scales.values()):
+            msg = "mean_scale, sd_scale and nu0 must be positive finite numbers, on the scale on which the bounds are -1 and 1"
+            raise ValueError(msg)
+        made = cls.scaled(c, **scales)
+        return {field.name: getattr(made, field.name) for field in fields(made)}
 
     @property
     def size(self) -> int:
