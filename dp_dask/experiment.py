@@ -10,26 +10,27 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.clusters import Cluster
 from dp_dask.config import make_cluster, read
-from dp_dask.core.categories import MOST_CATEGORIES
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.errors import ConfigError, Problem
 from dp_dask.measurement import Privacy, make_measurements
 from dp_dask.pipeline import Progress, silent
 from dp_dask.public.comparison import Cell
+from dp_dask.public.counts import CountsObservation
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import planned
-from dp_dask.public.trials import METHODS, CountsTrial, ScalarTrial, Trial, join, outcome
+from dp_dask.public.trials import METHODS, Trial, join, outcome
 
 __all__ = ["Experiment", "load", "run"]
 
 BATCH = 200  # simulated releases that one task handles; a part of the seed, so it is the same everywhere
 MOST_RECORDS = 10**4
 REQUIRED = ("models", "n", "epsilon", "methods")
-CATEGORICAL = "categorical"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +47,6 @@ class Size:
             if not least <= value <= most:
                 msg = f"{name} is {value}; give a whole number from {least} to {most}"
                 raise ValueError(msg)
-
-
-@dataclass(frozen=True, slots=True)
-class CategoricalPrior:
-    """The concentration of every category's probability."""
-
-    alpha: float
-
-    def __post_init__(self) -> None:
-        if not 1e-3 <= self.alpha <= 1e6:  # noqa: PLR2004
-            msg = f"alpha is {self.alpha}; give a number from 0.001 to 1e6"
-            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +130,6 @@ def _models(given: Any, faults: Faults) -> dict[str, Any]:
 
 
 def _trial(name: str, entry: Any, n: int, epsilon: Decimal, faults: Faults) -> Trial | None:
-    if isinstance(entry, dict) and entry.get("model") == CATEGORICAL:
-        return _categorical(name, entry, n, epsilon, faults)
     own = Faults(faults.folder)
     full = {**entry, "column": "simulated", "epsilon": epsilon} if isinstance(entry, dict) else entry
     made = make_measurements({name: full}, "simulated", Privacy(Neighbours.REPLACE, n), own)
@@ -150,22 +137,13 @@ def _trial(name: str, entry: Any, n: int, epsilon: Decimal, faults: Faults) -> T
     if not made:
         return None
     like = planned(made[0].request, made[0].model)
-    if not isinstance(like, Observation):
-        faults.add(f"models.{name}.model", "has several parameters; experiments serve models of one, and categorical")
+    if not isinstance(like, Observation | CountsObservation):
+        faults.add(f"models.{name}.model", "is released as several sums; experiments serve one sum, or counts of categories")
         return None
-    return ScalarTrial(like, made[0].prior)
-
-
-def _categorical(name: str, entry: dict[str, Any], n: int, epsilon: Decimal, faults: Faults) -> Trial | None:
-    path = f"models.{name}"
-    values = check_keys(entry, path, ("model", "categories", "prior"), ("categories", "prior"), faults)
-    size = leaf(int, values.get("categories", 2), f"{path}.categories", faults)
-    prior = build(CategoricalPrior, values["prior"], f"{path}.prior", faults) if "prior" in values else None
-    if size is not None and not 2 <= size <= MOST_CATEGORIES:  # noqa: PLR2004
-        faults.add(f"{path}.categories", f"is {size}; give their number, from 2 to {MOST_CATEGORIES}")
-    if prior is None or size is None or faults.problems:
+    if not np.isfinite(made[0].prior.sd).all():
+        faults.add(f"models.{name}.prior", "has no finite sd, by which distances between posteriors are measured; give another")
         return None
-    return CountsTrial((prior.alpha,) * size, n, float(epsilon))
+    return Trial(like, made[0].prior)
 
 
 def run(experiment: Experiment, *, progress: Progress = silent) -> list[Cell]:

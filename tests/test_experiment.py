@@ -20,12 +20,12 @@ from dp_dask.experiment import load, run
 from dp_dask.pipeline import infer_from
 from dp_dask.public.comparison import Cell, calibrations, files, utilities
 from dp_dask.public.publication import Publication
-from dp_dask.public.trials import CountsTrial, Outcome, join, outcome
+from dp_dask.public.trials import Outcome, join
 
 GOOD = {
     "models": {
         "coin": {"model": "bernoulli", "prior": {"alpha": 1, "beta": 1}},
-        "die": {"model": "categorical", "categories": 3, "prior": {"alpha": 1}},
+        "die": {"model": "categorical", "categories": ["a", "b", "c"], "prior": {"alpha": 1}},
         "wait": {"model": "exponential", "bounds": [0, 2], "outside": "clamp", "prior": {"alpha": 8, "beta": 2}},
     },
     "n": [5, 20],
@@ -35,6 +35,11 @@ GOOD = {
     "draws": 15,
     "seed": 3,
     "output": "out",
+}
+TWO = {
+    "model": "normal_mu_sigma",
+    "bounds": [-5, 5],
+    "prior": {"mu": 0, "kappa": 1, "alpha": 3, "beta": 2},
 }
 
 
@@ -119,8 +124,14 @@ def test_the_command_writes_tables_and_pictures_and_says_where_a_method_does_not
         ({"models": {"coin": {"model": "bernoulli"}}}, "models.coin.prior", "is missing"),
         ({"models": {"wait": GOOD["models"]["wait"] | {"bounds": [2, 1]}}}, "models.wait.bounds", "must be below"),
         ({"models": {"die": {"model": "categorical", "prior": {"alpha": 1}}}}, "models.die.categories", "is missing"),
-        ({"models": {"die": GOOD["models"]["die"] | {"categories": 1}}}, "models.die.categories", "from 2"),
-        ({"models": {"die": GOOD["models"]["die"] | {"prior": {"alpha": 0}}}}, "models.die.prior", "from 0.001"),
+        ({"models": {"die": GOOD["models"]["die"] | {"categories": [1]}}}, "models.die.categories", "from 2"),
+        ({"models": {"die": GOOD["models"]["die"] | {"prior": {"alpha": 0}}}}, "models.die.prior", "positive"),
+        (
+            {"models": {"wait": GOOD["models"]["wait"] | {"prior": {"kind": "half_cauchy", "beta": 1}}}},
+            "models.wait.prior",
+            "no finite sd",
+        ),
+        ({"models": {"two": TWO}}, "models.two.model", "several sums"),
     ],
 )
 def test_each_fault_is_told_with_its_place(tmp_path, changes, path, told):
@@ -181,6 +192,7 @@ def test_utility_is_the_average_with_its_standard_error():
 
 
 def test_batches_are_joined_and_one_refusal_refuses_all():
-    one, other = (outcome(CountsTrial((1.0,) * 2, 5, 1.0), "exact", (i,), 3, 15) for i in range(2))
+    one, other = (Outcome(np.full((size, 2), 0.5), np.zeros(size)) for size in (2, 4))
     assert join([one, other]).ranks.shape == (6, 2)
+    assert join([one, other]).squared_mmd.shape == (6,)
     assert join([one, "no"]) == "no"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.public.dirichlet import dirichlet
+from dp_dask.core.dirichlet import dirichlet
 from dp_dask.public.simplex import nearest_counts
 
 __all__ = ["chains"]

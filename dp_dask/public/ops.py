@@ -14,18 +14,20 @@ this law, as taken here to compare it, show what the one that may be released is
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
-from dp_dask.public.dirichlet import dirichlet
+from dp_dask.public.counts import CountsObservation
 from dp_dask.public.grid import Cells, GridPosterior
 from dp_dask.public.observation import Observation
-from dp_dask.public.simulation import Pseudo, PseudoCounts
+from dp_dask.public.simulation import Pseudo
 
-__all__ = ["law", "ops", "ops_counts", "temperature", "temperature_counts"]
+__all__ = ["law", "ops", "temperature", "temperature_counts"]
 
 Floats = NDArray[np.float64]
 OUTSIDE = 0.01  # of the prior on each side of Theta
@@ -34,20 +36,32 @@ SMALLEST_SHARE = 0.04  # of 1 / K: probabilities in Theta are at least this
 BLOCK, MOST_BLOCKS = 2**14, 500
 
 
-def ops(rng: np.random.Generator, pseudo: Pseudo, prior: Prior, n_draws: int) -> Floats:
-    """Draw [draw] from the law of which one draw is as private as the simulated release: epsilon = sensitivity / scale."""
-    return law(pseudo.observation, prior, pseudo.exact).draw(rng, n_draws)
+def ops(rng: np.random.Generator, pseudo: Pseudo, prior: Any, n_draws: int) -> Floats:
+    """Draw [draw, parameter] from the law of which one draw is as private as the simulated release.
+
+    That is epsilon = sensitivity / scale. Raises InferenceError for a private n, a prior that is not conjugate, and a release of
+    neither one sum nor counts.
+    """
+    like = pseudo.observation
+    if like.n is None:
+        msg = "ops serves a public n only"
+    elif not isinstance(prior, like.model.prior_type):
+        msg = f"ops needs the conjugate prior {like.model.prior_type.__name__}"
+    elif isinstance(like, CountsObservation):
+        return _of_counts(rng, pseudo, prior, n_draws)
+    elif isinstance(like, Observation) and pseudo.exact is not None:
+        return law(like, prior, pseudo.exact).draw(rng, n_draws)[:, None]
+    else:
+        msg = "ops serves one sum, or counts"
+    raise InferenceError(msg)
 
 
 def law(observation: Observation, prior: Prior, exact: int) -> GridPosterior:
     """Return the density of one draw, given the exact sum of the contributions, tabulated on Theta.
 
-    Theta holds the middle 98 % of the prior. Raises InferenceError where n is private.
+    Theta holds the middle 98 % of the prior; n is public.
     """
-    n = observation.n
-    if n is None:
-        msg = "ops serves a public n only"
-        raise InferenceError(msg)
+    n = observation.n or 0
     theta = _theta(prior)
     rho = temperature(observation, prior, theta)
     total = observation.statistic.units[0] * (exact + n * observation.origin)
@@ -85,17 +99,17 @@ def _posterior(observation: Observation, prior: Prior, n: float, total: float) -
     return made
 
 
-def ops_counts(rng: np.random.Generator, pseudo: PseudoCounts, alpha: Floats, n_draws: int) -> Floats:
+def _of_counts(rng: np.random.Generator, pseudo: Pseudo, prior: Dirichlet, n_draws: int) -> Floats:
     """Draw [draw, K] from Dirichlet(alpha + rho S) where every probability is at least 0.04 / K, by rejection.
 
     Raises InferenceError where fewer than one proposal in some 10^5 is taken.
     """
-    n_cells = len(alpha)
-    floor, rho = temperature_counts(n_cells, 2 / pseudo.scale)
-    hyper = np.tile(alpha + rho * pseudo.counts, (BLOCK, 1))
+    sensitivity = 2  # a record that is replaced leaves one count and joins another
+    floor, rho = temperature_counts(len(prior.alpha), sensitivity / pseudo.observation.scale)
+    tempered = Dirichlet(tuple(np.array(prior.alpha) + rho * pseudo.total))
     taken: list[Floats] = []
     for _ in range(MOST_BLOCKS):
-        p = dirichlet(rng, hyper)
+        p = tempered.rvs(rng, BLOCK)
         taken.append(p[(p >= floor).all(axis=1)])
         if sum(map(len, taken)) >= n_draws:
             return np.concatenate(taken)[:n_draws]

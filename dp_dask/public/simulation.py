@@ -35,11 +35,12 @@ MOST_RECORDS = 10**6  # above, counts in the grid's cells are drawn in place of 
 
 @dataclass(frozen=True, slots=True)
 class Pseudo:
-    """A simulated release, and what nobody sees of it: the number of records and the sum of their statistic."""
+    """A simulated release, and what nobody sees of it: the number of records, the sum of their statistic and the exact sum."""
 
     observation: Any
     n: int
     total: Any  # a number, counts [K], or None where the family has no sufficient statistic of its own
+    exact: int | None = None  # of contributions, clamped or truncated, in grid units, where one sum is released
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: 
         y = tuple(int(value) + _noise(rng, like.scale) for value in exact)
         return Pseudo(replace(like, y=y, count=count), n, total)
     summed, of_all = _sums(rng, like, float(np.ravel(theta)[0]), n)
-    return Pseudo(replace(like, y=summed + _noise(rng, like.scale), count=count), n, of_all)
+    return Pseudo(replace(like, y=summed + _noise(rng, like.scale), count=count), n, of_all, summed)
 
 
 def _draw_n(rng: np.random.Generator, like: Observation | JointObservation) -> int:

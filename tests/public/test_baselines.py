@@ -15,7 +15,11 @@ import pytest
 from cases import BY_NAME, CASES, IDS, Case, observation
 from scipy import special, stats
 
+from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.dirichlet import Dirichlet
+from dp_dask.core.prior_kinds import make
 from dp_dask.core.priors import Beta, Gamma
 from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import InferenceError
@@ -23,10 +27,25 @@ from dp_dask.public import baselines, gibbs_counts
 from dp_dask.public import ops as one_posterior_sampling
 from dp_dask.public.calibration import gamma, gamma_p_value
 from dp_dask.public.count_tree import expected_counts
+from dp_dask.public.counts import CountsObservation
+from dp_dask.public.infer import ENGINES
 from dp_dask.public.mmd import squared_mmd
 from dp_dask.public.simplex import nearest_counts
-from dp_dask.public.simulation import Pseudo, PseudoCounts, simulate, simulate_counts
-from dp_dask.public.trials import CountsTrial, Outcome, ScalarTrial, outcome
+from dp_dask.public.simulation import Pseudo, simulate
+from dp_dask.public.trials import Outcome, Trial, outcome
+
+
+def counts_like(n_categories, n, epsilon, y=None):
+    categories = tuple(range(n_categories))
+    return CountsObservation(
+        model=plugins.load("dp_dask.models", "categorical")(categories),
+        statistic=CategoryCounts(column="x", categories=categories),
+        n=n,
+        scale=2 / epsilon,
+        y=tuple(y or [0] * n_categories),
+        expected_n=None,
+    )
+
 
 TRUNCATED = Case("exponential", {}, Gamma(8, 2), Bounds(0.00633, 0.92222), ())
 
@@ -45,9 +64,9 @@ def test_non_private_is_conjugate_update_on_the_records_themselves(case):
 def test_non_private_beta_binomial_is_its_closed_form():
     like = observation(BY_NAME["bernoulli"], n=10, epsilon=1.0)
     draws = baselines.non_private(np.random.default_rng(1), Pseudo(like, 10, 3.0, 3), Beta(2, 5), 20_000)
-    assert stats.kstest(draws, stats.beta(5, 12).cdf).pvalue > 1e-6
-    counts = PseudoCounts(np.array([0, 0, 0]), 2.0, np.array([1, 4, 2]))
-    p = baselines.non_private_counts(np.random.default_rng(2), counts, np.array([1.0, 0.5, 2.0]), 20_000)
+    assert stats.kstest(draws[:, 0], stats.beta(5, 12).cdf).pvalue > 1e-6
+    counts = Pseudo(counts_like(3, 7, 1.0), 7, np.array([1, 4, 2]))
+    p = baselines.non_private(np.random.default_rng(2), counts, Dirichlet((1.0, 0.5, 2.0)), 20_000)
     for k, (a, b) in enumerate([(2, 8.5), (4.5, 6), (4, 6.5)]):
         assert stats.kstest(p[:, k], stats.beta(a, b).cdf).pvalue > 1e-6
 
@@ -56,7 +75,22 @@ def test_non_private_beta_binomial_is_its_closed_form():
 def test_naive_takes_the_noisy_sum_for_exact_once_it_is_valid(y, valid):
     like = observation(BY_NAME["bernoulli"], n=10, epsilon=1.0, y=y)
     draws = baselines.naive(np.random.default_rng(1), Pseudo(like, 10, 5.0, 5), Beta(1, 1), 20_000)
-    assert stats.kstest(draws, stats.beta(1 + valid, 11 - valid).cdf).pvalue > 1e-6
+    assert stats.kstest(draws[:, 0], stats.beta(1 + valid, 11 - valid).cdf).pvalue > 1e-6
+
+
+def test_naive_counts_are_moved_to_the_nearest_that_add_up():
+    """(6, -2, 3) with n = 5: (4, 0, 1), and p_1 ~ Beta(1 + 4, 2 + 1)."""
+    pseudo = Pseudo(counts_like(3, 5, 1.0, y=[6, -2, 3]), 5, np.array([3, 1, 1]))
+    p = baselines.naive(np.random.default_rng(1), pseudo, Dirichlet((1.0, 1.0, 1.0)), 20_000)
+    assert stats.kstest(p[:, 0], stats.beta(5, 3).cdf).pvalue > 1e-6
+
+
+def test_another_prior_has_its_own_non_private_posterior():
+    """Beta(2, 5) by another name: the table must give what Conjugate-Update does."""
+    like = observation(BY_NAME["bernoulli"], n=10, epsilon=1.0)
+    prior = make("scipy", name="beta", a=2.0, b=5.0)
+    draws = baselines.non_private(np.random.default_rng(1), Pseudo(like, 10, 3.0, 3), prior, 20_000)
+    assert stats.kstest(draws[:, 0], stats.beta(5, 12).cdf).pvalue > 1e-6
 
 
 def test_naive_knows_the_grids_origin():
@@ -144,24 +178,25 @@ def test_one_dirichlet_draw_is_as_private_as_it_says(epsilon):
         for a, b in [([4, 0, 0], [3, 1, 0]), ([2, 2, 0], [1, 2, 1]), ([0, 1, 3], [0, 0, 4])]
     )
     assert 0.25 * epsilon < worst <= epsilon
-    pseudo = simulate_counts(np.random.default_rng(5), np.array([0.98, 0.01, 0.01]), 100, 2 / epsilon)
-    draws = one_posterior_sampling.ops_counts(np.random.default_rng(6), pseudo, np.ones(3), 500)
+    like = counts_like(3, 100, epsilon)
+    pseudo = simulate(np.random.default_rng(5), like, np.array([0.98, 0.01, 0.01]))
+    draws = one_posterior_sampling.ops(np.random.default_rng(6), pseudo, Dirichlet((1.0,) * 3), 500)
     assert draws.shape == (500, 3)
     assert draws.min() >= floor
 
 
 def test_a_posterior_outside_theta_is_an_error():
-    pseudo = PseudoCounts(np.array([10**6, 0, 0]), 2 / 1e6, np.array([10**6, 0, 0]))
+    pseudo = Pseudo(counts_like(3, 10**6, 1e6), 10**6, np.array([10**6, 0, 0]))
     with pytest.raises(InferenceError, match="hardly any draw"):
-        one_posterior_sampling.ops_counts(np.random.default_rng(1), pseudo, np.ones(3), 10)
+        one_posterior_sampling.ops(np.random.default_rng(1), pseudo, Dirichlet((1.0,) * 3), 10)
 
 
 def test_naive_is_miscalibrated_where_exact_is_not():
     """n = 100, epsilon 0.1, 150 releases: p < 1e-6 for naive, above it for the exact posterior."""
     trials = [
-        ScalarTrial(observation(BY_NAME["bernoulli"], n=100, epsilon=0.1), Beta(1, 1)),
-        ScalarTrial(observation(TRUNCATED, n=100, epsilon=0.1, outside=Outside.TRUNCATE), TRUNCATED.prior),
-        CountsTrial((1.0,) * 4, 100, 0.1),
+        Trial(observation(BY_NAME["bernoulli"], n=100, epsilon=0.1), Beta(1, 1)),
+        Trial(observation(TRUNCATED, n=100, epsilon=0.1, outside=Outside.TRUNCATE), TRUNCATED.prior),
+        Trial(counts_like(4, 100, 0.1), Dirichlet((1.0,) * 4)),
     ]
     for trial in trials:
         p = {}
@@ -175,7 +210,7 @@ def test_naive_is_miscalibrated_where_exact_is_not():
 
 
 def test_methods_see_the_same_releases_and_unlike_seeds_do_not():
-    trial = CountsTrial((1.0,) * 3, 30, 1.0)
+    trial = Trial(counts_like(3, 30, 1.0), Dirichlet((1.0,) * 3))
     one, same, other = (outcome(trial, "non_private", seed, 5, 31) for seed in ((1,), (1,), (2,)))
     np.testing.assert_array_equal(one.ranks, same.ranks)
     assert not np.array_equal(one.ranks, other.ranks)
@@ -216,9 +251,8 @@ def test_squared_mmd_is_unbiased_for_the_closed_form_of_two_normals():
 
 def test_baselines_take_a_simulated_release_and_nothing_that_a_ledger_could_hold():
     every = (baselines.naive, baselines.non_private, one_posterior_sampling.ops)
-    counts = (baselines.naive_counts, baselines.non_private_counts, one_posterior_sampling.ops_counts)
     assert {inspect.signature(each).parameters["pseudo"].annotation for each in every} == {"Pseudo"}
-    assert {inspect.signature(each).parameters["pseudo"].annotation for each in counts} == {"PseudoCounts"}
+    assert not {"naive", "non_private", "ops"} & set(ENGINES)
 
 
 def test_baselines_refuse_a_private_n():
@@ -227,3 +261,9 @@ def test_baselines_refuse_a_private_n():
     for each in (baselines.naive, one_posterior_sampling.ops):
         with pytest.raises(InferenceError, match="public n only"):
             each(np.random.default_rng(1), pseudo, Beta(1, 1), 10)
+
+
+@pytest.mark.parametrize("method", ["ops", "gibbs", "augment"])
+def test_methods_that_update_refuse_a_prior_that_is_not_conjugate(method):
+    trial = Trial(observation(BY_NAME["bernoulli"], n=5, epsilon=1.0), make("scipy", name="beta", a=2.0, b=5.0))
+    assert "needs the conjugate prior Beta" in outcome(trial, method, (1,), 2, 15)

@@ -13,7 +13,6 @@ from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.engines import CHAINS, Inference, thinning
 from dp_dask.public.observation import Observation
-from dp_dask.public.observe import AnyObservation
 
 __all__ = ["chains", "plugin", "refresh"]
 
@@ -93,12 +92,10 @@ def _offer(rng: np.random.Generator, observation: Observation, theta: Floats, n:
     return observation.model.statistic(x).reshape(shape), observation.statistic.contributions(x).reshape(shape)
 
 
-def _check(observation: AnyObservation, prior: Prior) -> int:
+def _check(observation: Observation, prior: Prior) -> int:
     """Return the public n."""
-    n = observation.n if isinstance(observation, Observation) else None
-    if not isinstance(observation, Observation):
-        msg = "engine augment serves models of one parameter and one sum only; use auto"
-    elif n is None:
+    n = observation.n
+    if n is None:
         msg = "engine augment serves a public n only (neighbours: replace); use auto"
     elif n > MOST_RECORDS:
         msg = f"engine augment keeps every record as a variable: n is {n}, at most {MOST_RECORDS} are allowed; use auto"
