@@ -19,8 +19,8 @@ from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import SMALLEST_VARIANCE, Inference, guide
-from dp_dask.public.grid import GridPosterior, find_cells
 from dp_dask.public.gram_likelihood import GramObservation
+from dp_dask.public.grid import GridPosterior, find_cells
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.normal_laplace import cdf

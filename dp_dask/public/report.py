@@ -110,7 +110,7 @@ def in_words(release: Release) -> dict[str, str]:
         )
         return {
             "what": f"columns {columns}, records outside are moved to the nearest bound",
-            "noise": f"of scale {figures(release.scale)} on each sum, square and product, sensitivity {release.sensitivity} in all",
+            "noise": f"of scale {figures(release.scale)} on each sum and product, sensitivity {release.sensitivity} in all",
             "released": _listed([str(value) for value in release.noisy_sums]),
         }
     if isinstance(statistic, GroupedSum):

@@ -59,8 +59,9 @@ class Width:
 def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: Any = None) -> Pseudo:
     """Draw records from the model, reduce them as the statistic does, and add noise of the same scale.
 
-    ``theta`` is one parameter or an array [p]; the truth behind several columns is drawn from ``prior``. A private n is drawn from its prior, which for categories is a part of theirs
-    (``CountsObservation``) and needs ``prior``; raises ValueError where it is flat.
+    ``theta`` is one parameter or an array [p]; the truth behind several columns is drawn from ``prior``. A private n is drawn
+    from its prior, which for categories is a part of theirs (``CountsObservation``) and needs ``prior``; raises ValueError where
+    it is flat.
     """
     if like.n is None and like.expected_n is None:
         msg = "a private n can be simulated only with privacy.expected_records"
