@@ -25,7 +25,7 @@ class LinearRegression:
 
     def __post_init__(self) -> None:
         if len(self.response) != 1 or not self.columns:
-            msg = f"response holds {len(self.response)} columns and columns {len(self.columns)}; give one response, and a predictor or more"
+            msg = f"{len(self.response)} responses and {len(self.columns)} columns; give one response, and one column or more"
             raise ValueError(msg)
         if set(self.columns) & set(self.response):
             msg = "the response is among the columns that explain it"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_dask.core.bounds import Bounds
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
@@ -55,7 +56,7 @@ class Diagnostics:
         """Say in words what is suspicious, naming the suspects."""
         statistic = observation.statistic
         bounds = getattr(getattr(statistic, "within", statistic), "bounds", None)
-        limits = "" if bounds is None else f", the bounds [{bounds.lower:g}, {bounds.upper:g}]"
+        limits = f", the bounds [{bounds.lower:g}, {bounds.upper:g}]" if isinstance(bounds, Bounds) else ""
         if isinstance(prior, Independent) and len(set(prior.priors)) == 1:
             prior = prior.priors[0]
         suspects = f"the model {model}{limits} or the prior {prior} is wrong"

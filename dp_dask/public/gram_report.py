@@ -1,4 +1,4 @@
-"""What is reported of a multivariate normal: a regression's coefficients, or means, sds and correlations, in the columns' units."""
+"""What is reported of several columns: a regression's coefficients, or means, sds and correlations, in their own units."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.gram_likelihood import GramObservation
-from dp_dask.public.groups import GroupedModel, GroupedObservation
+from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
 
@@ -33,39 +33,48 @@ def planned(request: Request, model: Any, expected_n: float | None = None) -> An
     return _see(request, scale, (0,) * len(request.statistic.units), 0 if request.has_count else None, model, expected_n)
 
 
-def _see(  # noqa: PLR0911  (one kind of statistic after the other)
+def _see(
     request: Request, scale: float, sums: tuple[int, ...], count: int | None, model: Any, expected_n: float | None
 ) -> AnyObservation:
     statistic = request.statistic
+    _check_fits(request, model)
+    facts: dict[str, Any] = {"model": model, "n": request.n, "scale": scale, "expected_n": expected_n}
     if isinstance(statistic, CategoryCounts):
-        if getattr(model, "categories", None) != statistic.categories:
-            msg = "the release holds counts of categories; infer with the categorical model of the same categories"
-            raise InferenceError(msg)
-        return CountsObservation(model=model, statistic=statistic, n=request.n, scale=scale, y=sums, expected_n=expected_n)
+        return CountsObservation(statistic=statistic, y=sums, **facts)
     if isinstance(statistic, GroupedSum):
-        if not isinstance(model, GroupedModel) or model.groups != statistic.by.categories:
-            msg = "the release holds sums of groups; infer with the model that it was made for"
-            raise InferenceError(msg)
-        return GroupedObservation(model=model, statistic=statistic, n=request.n, scale=scale, y=sums, expected_n=expected_n)
+        return GroupedObservation(statistic=statistic, y=sums, **facts)
+    facts["count"] = count
     if isinstance(statistic, GramSum):
-        if tuple(getattr(model, "bounded", ())) != statistic.columns:
-            msg = "the release holds products of columns; infer with the model that it was made for"
-            raise InferenceError(msg)
-        return GramObservation(
-            model=model, statistic=statistic, n=request.n, scale=scale, y=sums, count=count, expected_n=expected_n
-        )
-    is_scalar = len(sums) == 1 and len(model.parameters) == 1
-    if request.n is None and not request.has_count:
-        msg = "the release has no noisy count although n is private: it was not written by dp_dask"
-        raise InferenceError(msg)
-    facts: dict[str, Any] = {"model": model, "n": request.n, "scale": scale, "count": count, "expected_n": expected_n}
-    if not is_scalar:
-        if not isinstance(statistic, TableSum):
-            msg = "the release is of one plain sum; infer with the model that it was made for"
-            raise InferenceError(msg)
+        return GramObservation(statistic=statistic, y=sums, **facts)
+    if isinstance(statistic, TableSum) and not _is_scalar(request, model):
         return JointObservation(statistic=statistic, y=sums, **facts)
     observation = Observation(statistic=statistic, y=sums[0], **facts)
     if observation.high - observation.low > MOST_CELLS:
         msg = f"the release's grid has more than {MOST_CELLS} cells: it was not written by dp_dask"
         raise InferenceError(msg)
     return observation
+
+
+def _is_scalar(request: Request, model: Any) -> bool:
+    """Whether there is one sum, and one parameter that it tells of."""
+    return len(request.statistic.units) == 1 and len(model.parameters) == 1
+
+
+def _check_fits(request: Request, model: Any) -> None:
+    """Raise InferenceError unless the model explains such a release."""
+    statistic = request.statistic
+    if isinstance(statistic, CategoryCounts):
+        what, fits = "counts of categories", getattr(model, "categories", None) == statistic.categories
+    elif isinstance(statistic, GroupedSum):
+        what, fits = "sums of groups", getattr(model, "groups", None) == statistic.by.categories
+    elif isinstance(statistic, GramSum):
+        what, fits = "products of columns", tuple(getattr(model, "bounded", ())) == statistic.columns
+    else:
+        is_of_numbers = hasattr(model, "spacing") and (isinstance(statistic, TableSum) or _is_scalar(request, model))
+        what, fits = "sums of one column", is_of_numbers
+    if not fits:
+        msg = f"the release holds {what}; infer with the model that it was made for"
+        raise InferenceError(msg)
+    if request.n is None and not request.has_count and not isinstance(statistic, CategoryCounts | GroupedSum):
+        msg = "the release has no noisy count although n is private: it was not written by dp_dask"
+        raise InferenceError(msg)

@@ -390,3 +390,20 @@ def test_a_batch_is_never_larger_than_a_row_group_or_the_batch_size(tmp_path: Pa
     sizes = [batch.n_records for split in source.plan() for batch in source.read(split, ["x"])]
     assert sum(sizes) == 1_500_000
     assert max(sizes) <= 2**17
+
+
+def test_a_partition_key_is_a_column_of_texts(tmp_path):
+    """Also where it is all that is read, and with the folder name's percent signs undone."""
+    for key, values in {"a%20b": [1.0, 2.0], "c": [3.0]}.items():
+        (tmp_path / f"g={key}").mkdir()
+        pq.write_table(pa.table({"x": values}), tmp_path / f"g={key}" / "part.parquet")
+    source = Parquet(path=tmp_path)
+    texts = frozenset({"g"})
+    source.check(["g", "x"], texts)
+    for columns in (["g", "x"], ["g"]):
+        batches = [batch for split in source.plan() for batch in source.read(split, columns, texts)]
+        assert [value for batch in batches for value in batch.columns["g"].to_pylist()] == ["a b", "a b", "c"]
+        assert sum(batch.n_records for batch in batches) == 3
+    pq.write_table(pa.table({"x": [1.0], "g": ["c"]}), tmp_path / "g=c" / "part.parquet")
+    with pytest.raises(SourceError, match="'g' is a partition key"):
+        list(source.read(source.plan()[-1], ["g", "x"], texts))

@@ -81,5 +81,5 @@ def test_an_engine_that_cannot_serve_the_release_says_so():
 def test_a_release_of_counts_is_seen_through_its_own_categories_only():
     statistic = CategoryCounts(column="x", categories=COLOURS)
     request = Request(dataset="d", statistic=statistic, neighbours=Neighbours.REPLACE, n=5, epsilon=Decimal(1))
-    with pytest.raises(InferenceError, match="the categorical model of the same categories"):
+    with pytest.raises(InferenceError, match="the release holds counts of categories; infer with the model that it was made for"):
         planned(request, BY_NAME["poisson"].model)

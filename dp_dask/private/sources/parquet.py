@@ -58,7 +58,9 @@ class Parquet:
                 for column in columns:
                     _check_column(file, part.path, column, is_wanted_text=column in texts)
                 groups = _groups_in(file.metadata, part, (self.root / part.path).stat().st_size)
-                yield from map(partial(_batch, columns=columns), _batches(file, groups, columns))
+                keys = {c: key for c, key in listing.partition_keys(part.path).items() if c in texts}
+                stored = [column for column in columns if column not in keys]
+                yield from map(partial(_batch, columns=stored, keys=keys), _batches(file, groups, stored))
 
     def _open(self, name: str) -> pq.ParquetFile:
         path = self.root / name
@@ -84,6 +86,8 @@ def _check_column(file: pq.ParquetFile, name: str, column: str, *, is_wanted_tex
         msg = f"{name}: {len(positions)} columns are called {column!r}; rename all but one"
         raise SourceError(msg)
     if column in listing.partition_keys(name):
+        if is_wanted_text and not positions:
+            return
         # Even where the files have such a column too: to compare the two would let one record stop the run.
         msg = f"{name}: {column!r} is a partition key, hence text; rename the folders or measure another column"
         raise SourceError(msg)
@@ -128,8 +132,10 @@ def _batches(file: pq.ParquetFile, groups: list[int], columns: list[str]) -> Ite
         yield from file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=False)
 
 
-def _batch(records: pa.RecordBatch, columns: list[str]) -> Batch:
-    return Batch({column: records.column(column) for column in columns}, records.num_rows)
+def _batch(records: pa.RecordBatch, columns: list[str], keys: dict[str, str | None]) -> Batch:
+    """Return the stored columns, and the partition keys as columns of one text."""
+    texts = {column: pa.repeat(pa.scalar(key, pa.string()), records.num_rows) for column, key in keys.items()}
+    return Batch({column: records.column(column) for column in columns} | texts, records.num_rows)
 
 
 plugin = Parquet
