@@ -134,9 +134,9 @@ def test_a_release_that_no_records_could_have_given_is_still_inferred(neighbours
     rng = np.random.default_rng(6)
     one = observe(rng, simulate(rng, VAGUE, 3)[0], 1.0, neighbours, expected_n=None)
     unit = one.statistic.unit
-    count = None if one.count is None else -9 * unit
+    count = None if one.count is None else -4 * unit
     odd = [
-        replace(one, y=tuple(sign * 30 * unit for sign in signs), count=count) for signs in ((1, -1, -1, 1, -1), (-1, 1, 1, 1, 1))
+        replace(one, y=tuple(sign * 12 * unit for sign in signs), count=count) for signs in ((1, -1, -1, 1, -1), (-1, 1, 1, 1, 1))
     ]
     for draws in draw_posteriors(rng, odd, VAGUE, 256, chains=16):
         for values in (draws.m, draws.v, draws.n):
@@ -196,7 +196,10 @@ def test_what_does_not_fit_is_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [50, 1_000])
 def test_ranks_are_uniform_and_those_of_a_narrower_posterior_are_not(n):
-    """Simulation-based calibration, 300 releases at epsilon 1, 64 of 512 draws each; false alarm 1e-4."""
+    """Simulation-based calibration, 300 releases at epsilon 1, 64 of 512 draws each; false alarm 2e-4.
+
+    The five ranks of a release are pooled; sds 15 % smaller are called miscalibrated at the 1 % level.
+    """
     rng = np.random.default_rng(10)
     ranks, narrower = [], []
     for _ in range(3):
@@ -210,4 +213,4 @@ def test_ranks_are_uniform_and_those_of_a_narrower_posterior_are_not(n):
     for one in np.array(ranks).T:
         assert uniformity(one).p_value > 2e-5
     assert uniformity(np.concatenate(ranks)).p_value > 1e-4
-    assert uniformity(np.concatenate(narrower)).p_value < 1e-4
+    assert not uniformity(np.concatenate(narrower)).passes
