@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dp_dask.public.regression import multivariate_normal, regression
 from scipy import stats
 
 from dp_dask.core.bounds import Bounds
@@ -15,9 +14,12 @@ from dp_dask.core.gram import GramSum, gram_sum
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.wishart import NormalInverseWishart
 from dp_dask.errors import InferenceError
+from dp_dask.models.linear_regression import LinearRegression
+from dp_dask.models.multivariate_normal import MultivariateNormal
 from dp_dask.public.calibration import uniformity
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.gram_posterior import draw_posteriors
+from dp_dask.public.gram_report import reported
 
 VAGUE = NormalInverseWishart.scaled(2, mean_scale=0.4, sd_scale=0.5, nu0=6)
 
@@ -134,9 +136,9 @@ def test_a_release_that_no_records_could_have_given_is_still_inferred(neighbours
     rng = np.random.default_rng(6)
     one = observe(rng, simulate(rng, VAGUE, 3)[0], 1.0, neighbours, expected_n=None)
     unit = one.statistic.unit
-    count = None if one.count is None else -9 * unit
+    count = None if one.count is None else -4 * unit
     odd = [
-        replace(one, y=tuple(sign * 30 * unit for sign in signs), count=count) for signs in ((1, -1, -1, 1, -1), (-1, 1, 1, 1, 1))
+        replace(one, y=tuple(sign * 12 * unit for sign in signs), count=count) for signs in ((1, -1, -1, 1, -1), (-1, 1, 1, 1, 1))
     ]
     for draws in draw_posteriors(rng, odd, VAGUE, 256, chains=16):
         for values in (draws.m, draws.v, draws.n):
@@ -164,17 +166,19 @@ def test_the_regression_is_in_the_columns_own_units():
     y = tuple(int(s) for s in statistic.sum_block(records))
     observation = GramObservation(statistic=statistic, n=4_000, scale=10.0, y=y)
     draws = draw_posteriors(rng, [observation], VAGUE, 1_280)[0]
-    line, normal = regression(draws, statistic), multivariate_normal(draws, statistic)
-    assert line.slopes.shape == (*line.sigma.shape, 1)
-    assert line.slopes.mean() == pytest.approx(20, abs=1)
-    assert line.intercept.mean() == pytest.approx(100, abs=20)
-    assert line.sigma.mean() == pytest.approx(30, abs=2)
-    np.testing.assert_allclose(normal.mean.mean(axis=(0, 1)), records.mean(axis=0), rtol=0.01)
-    np.testing.assert_allclose(normal.covariance.mean(axis=(0, 1)), np.cov(records.T), rtol=0.1)
-    slope = normal.covariance[..., 0, 1] / normal.covariance[..., 0, 0]
-    np.testing.assert_allclose(line.slopes[..., 0], slope)
-    np.testing.assert_allclose(line.intercept, normal.mean[..., 1] - slope * normal.mean[..., 0])
-    np.testing.assert_allclose(line.sigma**2, normal.covariance[..., 1, 1] - slope * normal.covariance[..., 0, 1])
+    line = reported(LinearRegression(columns={"x": (10, 30)}, response={"y": (0, 1000)}), statistic, draws.m, draws.v)
+    normal = reported(MultivariateNormal(columns={"x": (10, 30), "y": (0, 1000)}), statistic, draws.m, draws.v)
+    slope, intercept, sigma = np.moveaxis(line, -1, 0)
+    assert slope.shape == draws.n.shape
+    assert slope.mean() == pytest.approx(20, abs=1)
+    assert intercept.mean() == pytest.approx(100, abs=20)
+    assert sigma.mean() == pytest.approx(30, abs=2)
+    mean_x, mean_y, sd_x, sd_y, correlation = np.moveaxis(normal, -1, 0)
+    assert mean_x.mean() == pytest.approx(records[:, 0].mean(), rel=0.01)
+    assert sd_y.mean() == pytest.approx(records[:, 1].std(), rel=0.05)
+    np.testing.assert_allclose(slope, correlation * sd_y / sd_x)
+    np.testing.assert_allclose(intercept, mean_y - slope * mean_x)
+    np.testing.assert_allclose(sigma, sd_y * np.sqrt(1 - correlation**2))
 
 
 def test_what_does_not_fit_is_refused():
@@ -196,7 +200,10 @@ def test_what_does_not_fit_is_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [50, 1_000])
 def test_ranks_are_uniform_and_those_of_a_narrower_posterior_are_not(n):
-    """Simulation-based calibration, 300 releases at epsilon 1, 64 of 512 draws each; false alarm 1e-4."""
+    """Simulation-based calibration, 300 releases at epsilon 1, 64 of 512 draws each; false alarm 2e-4.
+
+    The five ranks of a release are pooled; sds 15 % smaller are called miscalibrated at the 1 % level.
+    """
     rng = np.random.default_rng(10)
     ranks, narrower = [], []
     for _ in range(3):
@@ -210,4 +217,4 @@ def test_ranks_are_uniform_and_those_of_a_narrower_posterior_are_not(n):
     for one in np.array(ranks).T:
         assert uniformity(one).p_value > 2e-5
     assert uniformity(np.concatenate(ranks)).p_value > 1e-4
-    assert uniformity(np.concatenate(narrower)).p_value < 1e-4
+    assert not uniformity(np.concatenate(narrower)).passes
