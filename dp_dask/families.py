@@ -80,14 +80,15 @@ class GammaFamily(ABC):
             ends = self.statistic(np.array([max(lower, self.support[0]), max(upper, self.support[0])]))
         a, b = (theta * max(float(t), 0.0) for t in (ends if self.is_increasing else ends[::-1]))
         moments = []
-        factor = np.ones_like(theta)
         for k in range(order + 1):
             shape = self.law_shape + k
             # In the tail where both terms are small.
             below = special.gammainc(shape, b) - special.gammainc(shape, a)
             above = special.gammaincc(shape, a) - special.gammaincc(shape, b)
-            moments.append(factor * np.where(a < shape, below, above))
-            factor = factor * shape / theta
+            moment = np.where(a < shape, below, above)
+            for j in range(k):  # one factor at a time: rate^k may underflow
+                moment = moment * (self.law_shape + j) / theta
+            moments.append(moment)
         return PartialMoments(moments).shifted(-about)
 
     def update(self, prior: Gamma, n: Any, total: Any) -> tuple[Any, Any]:

@@ -57,13 +57,14 @@ class NegativeBinomial:
         """E[x (x - 1) .. (x - k + 1); .] is r (r + 1) .. (r + k - 1) (q / p)^k P(x' in .), x' with r + k, shifted by k."""
         a, b = math.ceil(max(lower, 0)), upper if math.isinf(upper) else math.floor(upper)
         factorial = []
-        factor = np.ones_like(theta)
         for k in range(order + 1):
             other = NegativeBinomial(self.r + k)
             below = other.cdf(b - k, theta) - other.cdf(a - k - 1, theta)
             above = other.sf(a - k - 1, theta) - other.sf(b - k, theta)
-            factorial.append(factor * np.maximum(np.where(other.cdf(b - k, theta) < 0.5, below, above), 0))  # noqa: PLR2004
-            factor = factor * (self.r + k) * (1 - theta) / theta
+            moment = np.maximum(np.where(other.cdf(b - k, theta) < 0.5, below, above), 0)  # noqa: PLR2004
+            for j in range(k):  # one factor at a time: (q / p)^k may overflow
+                moment = moment * (self.r + j) * ((1 - theta) / theta)
+            factorial.append(moment)
         return from_factorial(factorial).shifted(-about)
 
     def update(self, prior: Beta, n: Any, total: Any) -> tuple[Any, Any]:

@@ -77,6 +77,16 @@ def _partial_moment(model, law, low, high, about, k):
 
 
 @every_model
+def test_partial_moments_are_finite_wherever_a_grid_may_lie(case):
+    """Priors of shape 0.05 reach parameters of 1e-300 and 1e300; zooming starts there."""
+    v = np.linspace(-690, 690, 61)
+    theta = v if case.name == "normal" else case.prior.parameter(v)
+    with np.errstate(all="ignore"):
+        moments = case.model.partial_moments(theta, case.bounds.lower, case.bounds.upper, 0.5, 4)
+    assert all(np.isfinite(moment).all() for moment in moments)
+
+
+@every_model
 def test_partial_moments_equal_simulation(case):
     rng = np.random.default_rng(11)
     theta = case.theta[0]
