@@ -23,7 +23,7 @@ from dp_dask.public.infer import infer
 from dp_dask.public.observe import AnyObservation
 from dp_dask.public.simulation import simulate
 
-__all__ = ["LEVEL", "Uniformity", "gamma", "gamma_p_value", "pass_mark", "ranks", "uniformity"]
+__all__ = ["LEVEL", "Uniformity", "gamma", "gamma_p_value", "ks_distance", "pass_mark", "rank", "ranks", "uniformity"]
 
 Floats = NDArray[np.float64]
 LEVEL = 0.01  # how often a calibrated posterior is called miscalibrated
@@ -47,39 +47,50 @@ class Uniformity:
 
 
 def ranks(seed: np.random.SeedSequence, like: AnyObservation, prior: Any, n: int, engine: str) -> Floats:
-    """Simulate ``n`` truths and releases like this one; return the randomised rank of each truth in its posterior [n, parameter].
-
-    A tabulated posterior gives the rank among infinitely many draws, another the rank among 63 of them, ties and gaps broken
-    at random: u = (rank + U) / 64.
-    """
+    """Return ``n`` ranks of truths in their posteriors [n, parameter], all from one seed."""
     rng = np.random.default_rng(seed)
     if isinstance(like, GramObservation):
         return gram_ranks(rng, like, prior, n)
     u = np.empty((n, len(like.model.parameters)))
     for i in range(n):
-        theta = np.atleast_1d(prior.rvs(rng, 1)[0])
-        pseudo = simulate(rng, like, theta, prior).observation
-        inference = infer(rng, pseudo, prior, RANK_DRAWS, engine)
-        if isinstance(inference.grid, GridPosterior):
-            u[i] = inference.grid.cdf(float(theta[0]))
-        elif inference.grid is not None:
-            v = prior.coordinate(theta[None])[0]  # each coordinate grows with its own parameter
-            u[i] = [inference.grid.cdf(float(value), axis) for axis, value in enumerate(v)]
-        else:
-            draws = rng.permutation(inference.draws.reshape(-1, len(theta)))[:RANK_DRAWS]
-            ties = 1 + np.sum(draws == theta, axis=0)
-            u[i] = (np.sum(draws < theta, axis=0) + rng.random(len(theta)) * ties) / (RANK_DRAWS + 1)
+        u[i] = rank(rng, like, prior, engine)[0]
     return u
+
+
+def rank(rng: np.random.Generator, like: AnyObservation, prior: Any, engine: str) -> tuple[Floats, str]:
+    """Simulate one truth and a release like this one; return the truth's randomised rank [parameter], and the engine's name.
+
+    A tabulated posterior gives the rank among infinitely many draws, another the rank among 63 of them, ties and gaps broken
+    at random: u = (rank + U) / 64. Raises InferenceError where the engine does.
+    """
+    theta = np.atleast_1d(prior.rvs(rng, 1)[0])
+    pseudo = simulate(rng, like, theta, prior).observation
+    inference = infer(rng, pseudo, prior, RANK_DRAWS, engine)
+    if isinstance(inference.grid, GridPosterior):
+        u = np.array([inference.grid.cdf(float(theta[0]))])
+    elif inference.grid is not None:
+        v = prior.coordinate(theta[None])[0]  # each coordinate grows with its own parameter
+        u = np.array([inference.grid.cdf(float(value), axis) for axis, value in enumerate(v)])
+    else:
+        draws = rng.permutation(inference.draws.reshape(-1, len(theta)))[:RANK_DRAWS]
+        ties = 1 + np.sum(draws == theta, axis=0)
+        u = (np.sum(draws < theta, axis=0) + rng.random(len(theta)) * ties) / (RANK_DRAWS + 1)
+    return u, inference.engine
 
 
 def uniformity(u: Floats) -> Uniformity:
     """Test ranks for uniformity."""
-    ordered = np.sort(u)
     n = len(u)
-    i = np.arange(1, n + 1)
-    ks = float(np.maximum(i / n - ordered, ordered - (i - 1) / n).max())
     value = gamma(u)
-    return Uniformity(n, value, pass_mark(n), gamma_p_value(value, n), ks)
+    return Uniformity(n, value, pass_mark(n), gamma_p_value(value, n), ks_distance(u))
+
+
+def ks_distance(u: Floats) -> float:
+    """Return the largest distance between the ranks' distribution function and the uniform one."""
+    n = len(u)
+    ordered = np.sort(u)
+    i = np.arange(1, n + 1)
+    return float(np.maximum(i / n - ordered, ordered - (i - 1) / n).max())
 
 
 def gamma(u: Floats) -> float:
