@@ -29,7 +29,7 @@ __all__ = ["Pseudo", "Width", "expected_widths", "simulate"]
 
 Floats = NDArray[np.float64]
 DRAWS = 400  # for an sd, where the engine tabulates no posterior
-MOST_JOINT = 3  # replicates where each takes chains
+MOST_JOINT = 2  # replicates where each takes chains
 MOST_RECORDS = 10**6  # above, counts in the grid's cells are drawn in place of records: the same law of the sum
 
 
