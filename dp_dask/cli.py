@@ -66,14 +66,37 @@ def cli() -> None:
 
 @cli.command()
 @FILE
+@click.option("--explore", is_flag=True, help="Try other bounds, clamp and truncate, and epsilons, from the prior alone.")
+@click.option("--output", type=click.Path(path_type=Path), help="With --explore: write explore.svg into this folder.")
 @JSON
-def check(file: Path, *, as_json: bool) -> None:
+def check(file: Path, output: Path | None, *, explore: bool, as_json: bool) -> None:
     """Validate FILE; show its cost, its noise and the width to expect. Reads no record."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.check import check as check_pipeline  # noqa: PLC0415
     from dp_dask.config import load  # noqa: PLC0415
 
+    if output is not None and not explore:
+        raise ConfigError.of("--output", "is where --explore draws; give both, or neither")
+    if explore:
+        _explore(file, output, as_json=as_json)
+        return
     show.check(check_pipeline(load(file)), as_json=as_json)
+
+
+def _explore(file: Path, output: Path | None, *, as_json: bool) -> None:
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.config import load  # noqa: PLC0415
+    from dp_dask.explore import explore  # noqa: PLC0415
+    from dp_dask.output import write_picture  # noqa: PLC0415
+    from dp_dask.pipeline import check_output  # noqa: PLC0415
+
+    pipeline = load(file)
+    if output is not None:
+        check_output(output)
+    with show.progress() as progress:
+        found = explore(pipeline, progress=progress)
+    picture = None if output is None else write_picture(found, output)
+    show.exploration(found, picture, as_json=as_json)
 
 
 @cli.command()

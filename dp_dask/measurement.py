@@ -9,7 +9,7 @@ from typing import Any
 
 from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core import plugins
-from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.bounds import Bounds, Outside, check_support
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.gram import GramSum, gram_sum
@@ -27,7 +27,7 @@ from dp_dask.public.gram_report import GramPrior
 from dp_dask.public.groups import GroupedModel
 from dp_dask.user_family import is_reference
 
-__all__ = ["GroupBy", "Measurement", "Privacy", "for_report", "make_measurements", "make_statistic"]
+__all__ = ["GroupBy", "Measurement", "Privacy", "for_report", "make_measurements", "make_statistic", "redesign"]
 
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
 
@@ -170,6 +170,19 @@ def _statistic(
     return make_statistic(model, column, bounds, outside, privacy, epsilon)
 
 
+def redesign(m: Measurement, privacy: Privacy, bounds: Bounds, outside: Outside, epsilon: Decimal) -> Measurement:
+    """Return the same measurement of numbers released in another way.
+
+    Raises ValueError for bounds, a rule for what lies outside or an epsilon that a file could not ask for either.
+    """
+    check_support(bounds, m.model.support, is_integer=m.model.is_integer)
+    statistic = m.request.statistic
+    by = GroupBy(statistic.by.column, statistic.by.categories) if isinstance(statistic, GroupedSum) else None
+    epsilon = exact_epsilon(epsilon)
+    made = _statistic(m.model, statistic.columns[0], bounds, outside, privacy, float(epsilon), by)
+    return dataclasses.replace(m, request=dataclasses.replace(m.request, statistic=made, epsilon=epsilon))
+
+
 def make_statistic(
     model: Any, column: str, bounds: Bounds, outside: Outside, privacy: Privacy, epsilon: float
 ) -> BoundedSum | TableSum:
@@ -227,14 +240,8 @@ def _bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:
         return None
     try:
         bounds = Bounds(*ends)
+        check_support(bounds, cls.support, is_integer=getattr(cls, "is_integer", False))
     except ValueError as error:
         faults.add(path, str(error))
-        return None
-    low, high = cls.support
-    if bounds.lower < low or bounds.upper > high:
-        faults.add(path, f"[{bounds.lower:g}, {bounds.upper:g}] reaches beyond what the model can produce, {low} to {high}")
-        return None
-    if getattr(cls, "is_integer", False) and not (bounds.lower.is_integer() and bounds.upper.is_integer()):
-        faults.add(path, f"[{bounds.lower:g}, {bounds.upper:g}]: records of this model are whole numbers; give whole bounds")
         return None
     return bounds

@@ -15,6 +15,8 @@ from typing import Any
 
 from dp_dask.config import FEWEST_DRAWS, MOST_DRAWS
 from dp_dask.errors import ConfigError
+from dp_dask.explore import Exploration
+from dp_dask.explore.picture import draw
 from dp_dask.pipeline import Run, infer_from
 from dp_dask.public import publication as files
 from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
@@ -31,6 +33,7 @@ __all__ = [
     "summaries_of",
     "write_files",
     "write_inference",
+    "write_picture",
     "write_posterior",
     "write_report_again",
     "write_run",
@@ -94,6 +97,13 @@ def write_posterior(
     page = render(publication, posteriors, summaries, spending, answers, predictions)
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return summaries
+
+
+def write_picture(exploration: Exploration, folder: Path) -> Path:
+    """Write explore.svg; return its path."""
+    text = draw(exploration)
+    _replace(folder / "explore.svg", lambda path: path.write_text(text, encoding="utf-8"))
+    return folder / "explore.svg"
 
 
 def summaries_of(posteriors: Sequence[Posterior]) -> list[Summary]:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from dp_dask.check import Check, Forecast
 from dp_dask.core.prior_kinds import tell_moments
+from dp_dask.explore import Exploration, Explored, Tried
 from dp_dask.gate.journal import Balance
 from dp_dask.output import inference_json
 from dp_dask.pipeline import Progress, Run, silent
@@ -26,7 +27,7 @@ from dp_dask.public.prediction import Prediction
 from dp_dask.public.questions import Answer
 from dp_dask.public.simulation import Width
 
-__all__ = ["balances", "calibration", "check", "experiment", "posteriors", "progress", "run"]
+__all__ = ["balances", "calibration", "check", "experiment", "exploration", "posteriors", "progress", "run"]
 
 MOST_ROWS = 40  # of a table on a terminal; files and --json hold all
 
@@ -175,6 +176,46 @@ def _width(width: Width) -> tuple[str, str, str]:
     if width.non_private is None or width.ratio is None:
         return f"{width.private:.3g}", "-", "-"
     return f"{width.private:.3g}", f"{width.non_private:.3g}", f"{width.ratio:.2f}"
+
+
+def exploration(result: Exploration, picture: Path | None, *, as_json: bool) -> None:
+    """Show what could be chosen in place of the file's designs, and what it would be."""
+    if as_json:
+        plain = json.loads(json.dumps(asdict(result), default=str, allow_nan=False))  # decimals as text
+        plain["measurements"] = {m.pop("measurement"): m for m in plain["measurements"]}
+        _print_json(plain | {"picture": None if picture is None else str(picture)})
+        return
+    console = _console()
+    for m in result.measurements:
+        console.print(_explored(m))
+        for line in (*m.reasons, *m.warnings):
+            console.print(f"{m.measurement}: {line}")
+        console.print()
+    if result.split is not None:
+        console.print(f"split: {result.split.reason}")
+    console.print("Simulated from models and priors alone: no record was read, nothing was charged.")
+    if picture is not None:
+        console.print(f"picture: {picture}", soft_wrap=True)
+
+
+def _explored(m: Explored) -> Table:
+    """Return the designs, then the chosen one at other epsilons and with other weights of the count."""
+    width = "expected sd" if m.has_sd else "expected width"
+    table = _table(m.measurement, "bounds", "outside", "epsilon", "count", "beyond", width, "times the file's")
+
+    def row(cell: Tried, label: str) -> None:
+        widths = ", ".join(f"{name} {value:.3g}" for name, value in zip(m.parameters, cell.widths, strict=True))
+        times = f"{cell.ratio:.3g}" if cell.error == 0 else f"{cell.ratio:.3g} ± {cell.error:.1g}"
+        bounds = f"[{cell.bounds.lower:.4g}, {cell.bounds.upper:.4g}]"
+        count = "-" if cell.weight is None else f"{cell.weight:.2g}"
+        table.add_row(label, bounds, cell.outside, str(cell.epsilon), count, f"{100 * cell.share_outside:.0f} %", widths, times)
+
+    for cell in m.designs:
+        row(cell, f"{cell.label}, chosen" if cell == m.chosen else cell.label)
+    for cell in (*m.epsilons, *m.weights):
+        if cell != m.chosen:
+            row(cell, "chosen, otherwise")
+    return table
 
 
 def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Bounds", "Outside"]
+__all__ = ["Bounds", "Outside", "check_support"]
 
 
 class Outside(StrEnum):
@@ -37,3 +37,15 @@ class Bounds:
     def width(self) -> float:
         """The length of the interval."""
         return self.upper - self.lower
+
+
+def check_support(bounds: Bounds, support: tuple[float, float], *, is_integer: bool) -> None:
+    """Raise ValueError for bounds that reach beyond a model's support, or that are not whole where its records are."""
+    low, high = support
+    told = f"[{bounds.lower:g}, {bounds.upper:g}]"
+    if bounds.lower < low or bounds.upper > high:
+        msg = f"{told} reaches beyond what the model can produce, {low} to {high}"
+        raise ValueError(msg)
+    if is_integer and not (bounds.lower.is_integer() and bounds.upper.is_integer()):
+        msg = f"{told}: records of this model are whole numbers; give whole bounds"
+        raise ValueError(msg)

@@ -25,7 +25,7 @@ from dp_dask.public.non_private import non_private
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 
-__all__ = ["Pseudo", "Width", "expected_widths", "simulate"]
+__all__ = ["Pseudo", "Width", "expected_widths", "replicate_widths", "simulate"]
 
 Floats = NDArray[np.float64]
 DRAWS = 400  # for an sd, where the engine tabulates no posterior
@@ -143,17 +143,27 @@ def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, 
         both = gram_widths(rng, like, prior, min(replicates, MOST_JOINT))
         return tuple(Width(float(one), float(other)) for one, other in zip(*(each.mean(axis=0) for each in both), strict=True))
     has_sd = bool(np.isfinite(prior.sd).all())
-    private = np.empty((replicates, len(like.model.parameters)))
-    exact = np.full_like(private, np.nan)
-    for i in range(replicates):
-        pseudo = simulate(rng, like, prior.rvs(rng, 1)[0], prior)
-        inference = infer(rng, pseudo.observation, prior, DRAWS)
-        private[i] = _width(inference.grid, inference.draws, has_sd=has_sd)
-        if pseudo.total is not None:
-            exact[i] = _non_private(rng, like, prior, pseudo, has_sd=has_sd)
+    made = [replicate_widths(rng, like, prior, has_sd=has_sd) for _ in range(replicates)]
+    private, exact = np.array(made).swapaxes(0, 1)
     average = np.mean if has_sd else np.median
     pairs = zip(average(private, axis=0), average(exact, axis=0), strict=True)
     return tuple(Width(float(one), float(other) if np.isfinite(other) else None) for one, other in pairs)
+
+
+def replicate_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, *, has_sd: bool) -> tuple[Floats, Floats]:
+    """Return the posterior's width [p] for a truth and a release drawn from the prior, and that from the records, NaN if unknown.
+
+    The truth is drawn first, then the records, then the noise: releases of one model and n from equal generators are of the
+    same records, and their noise is nearly proportional to its scale. A width without ``has_sd`` is half the central 68 %
+    interval.
+    """
+    pseudo = simulate(rng, like, prior.rvs(rng, 1)[0], prior)
+    inference = infer(rng, pseudo.observation, prior, DRAWS)
+    private = np.broadcast_to(_width(inference.grid, inference.draws, has_sd=has_sd), len(like.model.parameters))
+    exact = np.full(len(private), np.nan)
+    if pseudo.total is not None:
+        exact[:] = _non_private(rng, like, prior, pseudo, has_sd=has_sd)
+    return private, exact
 
 
 def _width(grid: Any, draws: Floats, *, has_sd: bool) -> Any:

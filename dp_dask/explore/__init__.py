@@ -1,0 +1,133 @@
+"""Explore: what to choose before spending: bounds, clamp or truncate, the count's weight, and how measurements share epsilon.
+
+All of it from the prior predictive: no file of records is opened and no ledger asked. Every design is tried on the same
+simulated records (common random numbers), so that the ratio of two widths is known far better than either.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import chain
+
+import numpy as np
+
+from dp_dask.config import Pipeline
+from dp_dask.core.bounds import Bounds, Outside
+from dp_dask.core.grouped import GroupedSum
+from dp_dask.errors import ConfigError, InferenceError
+from dp_dask.explore.choose import choose, of_bounds, of_count, of_outside
+from dp_dask.explore.designs import Design, Setting, is_wider, within
+from dp_dask.explore.results import Exploration, Explored, Split, Tried, tell
+from dp_dask.explore.split import split
+from dp_dask.measurement import Measurement
+from dp_dask.pipeline import Progress, silent
+from dp_dask.public.candidates import OWN, candidates, predictive
+from dp_dask.public.paired import compare
+
+__all__ = ["Exploration", "Explored", "Split", "Tried", "explore"]
+
+MULTIPLES = tuple(map(Decimal, ("0.1", "0.3", "1", "3")))  # of the file's epsilon
+WEIGHTS = (0.25, 0.5, 1.0)  # of the count, as shares of the largest contribution
+HOPELESS = 2.5  # standard errors, by which a design that is not tried further is wider than the best
+
+
+def explore(pipeline: Pipeline, *, entropy: int = 0, progress: Progress = silent) -> Exploration:
+    """Try other designs for each measurement of numbers; the same entropy gives the same numbers.
+
+    Raises ConfigError for a private n of which nothing is said, and for a file without a measurement of numbers.
+    """
+    if pipeline.n is None and pipeline.expected_n is None:
+        raise ConfigError.of("privacy.expected_records", "is missing; to simulate a private n takes a public guess of it")
+    numbers = [m for m in pipeline.measurements if hasattr(m.model, "spacing")]
+    if not numbers:
+        raise ConfigError.of("measurements", "none is of one column of numbers, whose bounds could be chosen")
+    settings = [Setting(pipeline, (entropy, i), progress) for i in range(len(numbers))]
+    made = [_explore_one(setting, m) for setting, m in zip(settings, numbers, strict=True)]
+    return Exploration(
+        dataset=pipeline.dataset,
+        measurements=tuple(told for told, _, _ in made),
+        split=split(settings, [chosen for _, chosen, _ in made], [curve for _, _, curve in made]),
+    )
+
+
+def _explore_one(setting: Setting, m: Measurement) -> tuple[Explored, Design, list[Design]]:
+    """Return what is told of a measurement, its chosen design, and that at several epsilons."""
+    rng = np.random.default_rng(setting.seed)
+    own = setting.design(OWN, m)
+    others, refused = _others(setting, m, own, rng)
+    chosen = choose(own, [d for d in others if len(d.widths) == len(own.widths)])
+    curve = _at_epsilons(setting, chosen)
+    weighed = setting.reweigh(chosen, WEIGHTS)
+    _, records = predictive(rng, m.model, m.prior)
+    designs = [own, *others]
+    cells = {d: d.cell(own, records) for d in [*designs, *curve, *weighed]}
+    weights = tuple(cells[d] for d in weighed)
+    reasons = (
+        of_bounds(chosen, own, designs, cells[chosen].share_outside),
+        of_outside(chosen, designs),
+        of_count(chosen, weighed, [cell.weight or 0 for cell in weights]),
+    )
+    exact = own.widths.average(own.widths.exact)
+    told = Explored(
+        measurement=m.name,
+        parameters=m.model.parameters,
+        prior=str(m.prior),
+        has_sd=own.widths.has_sd,
+        non_private=tuple(float(value) if np.isfinite(value) else None for value in exact),
+        designs=tuple(cells[d] for d in designs),
+        chosen=cells[chosen],
+        epsilons=tuple(cells[d] for d in curve),
+        weights=weights,
+        reasons=tuple(reason for reason in reasons if reason is not None),
+        warnings=(*refused, *_warnings(own)),
+    )
+    return told, chosen, curve
+
+
+def _others(setting: Setting, m: Measurement, own: Design, rng: np.random.Generator) -> tuple[list[Design], list[str]]:
+    """Try all other bounds, clamped and truncated: all a little, and in full what is not far wider than the best of them."""
+    statistic = within(m)
+    tried = candidates(rng, m.model, m.prior, statistic.bounds)
+    outsides = list(Outside) if m.model.natural_bounds is None else [statistic.outside]
+    wanted = [(c.label, c.bounds, outside) for c in tried for outside in outsides]
+    wanted.remove((OWN, statistic.bounds, statistic.outside))
+    refused: list[str] = []
+
+    def first(spec: tuple[str, Bounds, Outside]) -> list[Design]:
+        label, bounds, outside = spec
+        try:
+            return [setting.design(label, setting.redesign(m, bounds, outside, m.request.epsilon), is_first=True)]
+        except (ValueError, InferenceError) as error:
+            refused.append(f"{tell(bounds, outside)}, {label}, cannot be had: {error}")
+            return []
+
+    quick = list(chain.from_iterable(setting.each(f"{m.name}: bounds", wanted, first)))
+    best = min([own, *quick], key=lambda d: compare(d.widths, own.widths)[0])
+    near = [d for d in quick if not is_wider(d, best, HOPELESS)]
+    full = dict(zip(near, setting.each(f"{m.name}: the narrowest", near, setting.complete), strict=True))
+    return [full.get(d, d) for d in quick], refused
+
+
+def _at_epsilons(setting: Setting, chosen: Design) -> list[Design]:
+    """Try the chosen design at multiples of its epsilon, those left out that a file could not ask for."""
+    curve = []
+    for multiple in MULTIPLES:
+        if multiple == 1:
+            curve.append(chosen)
+            continue
+        try:
+            moved = setting.redesign(chosen.measurement, chosen.bounds, chosen.outside, chosen.epsilon * multiple)
+            curve.append(setting.design(chosen.label, moved))
+        except (ValueError, InferenceError):
+            continue
+        setting.progress(f"{chosen.measurement.name}: epsilon", len(curve), len(MULTIPLES))
+    return curve
+
+
+def _warnings(own: Design) -> list[str]:
+    found = []
+    if not own.widths.has_sd:
+        found.append("the prior has no finite sd, hence no posterior has: widths are medians of half the central 68 % interval")
+    if isinstance(own.measurement.request.statistic, GroupedSum):
+        found.append("groups are alike before they are seen: one of them stands for all")
+    return found
