@@ -61,18 +61,18 @@ class GammaFamily(ABC):
 
     def cdf(self, x: Floats | float, theta: Floats) -> Floats:
         """P(t <= t(x)), or P(t >= t(x)) where t falls."""
-        return self._tails(x, theta)[0]
+        z = self._scaled(x, theta)
+        return _below(self.law_shape, z) if self.is_increasing else _above(self.law_shape, z)
 
     def sf(self, x: Floats | float, theta: Floats) -> Floats:
         """P(t > t(x)), or P(t < t(x)) where t falls."""
-        return self._tails(x, theta)[1]
+        z = self._scaled(x, theta)
+        return _above(self.law_shape, z) if self.is_increasing else _below(self.law_shape, z)
 
-    def _tails(self, x: Floats | float, theta: Floats) -> tuple[Floats, Floats]:
+    def _scaled(self, x: Floats | float, theta: Floats) -> Floats:
         with np.errstate(divide="ignore"):
             t = self.statistic(np.maximum(np.asarray(x, dtype=np.float64), self.support[0]))
-        z = theta * np.maximum(t, 0)
-        below, above = special.gammainc(self.law_shape, z), special.gammaincc(self.law_shape, z)
-        return (below, above) if self.is_increasing else (above, below)
+        return theta * np.maximum(t, 0)
 
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
         """E[t^k; a <= t <= b] = Gamma(s + k) / Gamma(s) / rate^k (P(s + k, rate b) - P(s + k, rate a)), s the shape."""
@@ -103,3 +103,17 @@ class GammaFamily(ABC):
     def simulate(self, theta: Floats | float, n: int, rng: np.random.Generator) -> Floats:
         """n independent records."""
         return self.record(rng.gamma(self.law_shape, 1 / theta, n))
+
+
+def _below(shape: float, z: Floats) -> Floats:
+    """The regularised incomplete gamma function; of shapes 1 and 1/2 by functions that are ten times as fast."""
+    if shape == 1:
+        return -np.expm1(-z)
+    return special.erf(np.sqrt(z)) if shape == 0.5 else special.gammainc(shape, z)  # noqa: PLR2004
+
+
+def _above(shape: float, z: Floats) -> Floats:
+    """Its complement."""
+    if shape == 1:
+        return np.exp(-z)
+    return special.erfc(np.sqrt(z)) if shape == 0.5 else special.gammaincc(shape, z)  # noqa: PLR2004

@@ -29,6 +29,7 @@ from dp_dask.user_family import is_reference
 
 __all__ = ["GroupBy", "Measurement", "Privacy", "for_report", "make_measurements", "make_statistic", "redesign"]
 
+MOST_TABLE_CELLS = 2**12
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
 
 
@@ -211,7 +212,9 @@ def _table_sum(model: Any, column: str, bounds: Bounds, outside: Outside, wanted
     is_scalar = not hasattr(model, "features")
     size = wanted if is_scalar else min(wanted, MOST_JOINT_CELLS)
     # More cells than the statistic has units, so that rounding x adds little to rounding t(x).
-    cells = choose_cells(bounds, model.spacing, is_integer=model.is_integer, wanted=(4 if is_scalar else 2) * size)
+    cells = choose_cells(
+        bounds, model.spacing, is_integer=model.is_integer, wanted=min((4 if is_scalar else 2) * size, MOST_TABLE_CELLS)
+    )
     middles = cells.middles(bounds)
     t = model.statistic(middles)[None] if is_scalar else model.features(middles, bounds)
     table, units, origins = make_table(t, n_units=size, is_centred=outside is Outside.CLAMP)

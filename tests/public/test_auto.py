@@ -31,10 +31,11 @@ def exact_weights(like, case, posterior):
 @every_outside
 @pytest.mark.parametrize(("n", "epsilon"), [(5, 1.0), (100, 1.0), (300, 0.5), (1000, 1.0), (1000, 10.0)])
 def test_the_posterior_of_auto_is_the_exact_one(case, outside, n, epsilon):
-    """Total variation at most 0.003 from lattice computed in every cell, three releases each; 0.0024 was met in 1,700."""
+    """Total variation at most 0.003 from lattice computed in every cell, up to three releases each; 0.0024 was met in 1,700."""
     rng = np.random.default_rng([n, round(10 * epsilon)])
     like = observation(case, n=n, epsilon=epsilon, outside=outside)
-    for _ in range(3):
+    is_slow = case.model.spacing is not None or case.name == "gamma"  # lattice in every cell of a fine table takes seconds
+    for _ in range(1 if is_slow else 3):
         here = simulate(rng, like, float(case.prior.rvs(rng, 1)[0])).observation
         found = infer(rng, here, case.prior, 4)
         if found.engine == "edgeworth":
