@@ -20,13 +20,17 @@ from dp_dask.core.joint_priors import Independent, NormalInverseGamma
 from dp_dask.core.prior_kinds import make
 from dp_dask.core.priors import Beta, Gamma, Normal
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.release import Request
 from dp_dask.errors import ConfigError
 from dp_dask.explore import explore
 from dp_dask.explore.picture import draw
 from dp_dask.explore.split import STEPS, share
 from dp_dask.gate.ledger import Ledger
+from dp_dask.measurement import Privacy, make_statistic
 from dp_dask.public.candidates import OWN, candidates
+from dp_dask.public.observe import planned
 from dp_dask.public.paired import PairedWidths, compare, simulate_widths, widths_like
+from dp_dask.user_family import wrap
 
 WIDE = {"model": "exponential", "column": "x", "bounds": [0.0064, 9.75], "epsilon": 1, "prior": {"alpha": 1, "beta": 0.25}}
 NARROW = {**WIDE, "bounds": [0.01, 0.47]}
@@ -272,3 +276,28 @@ def test_a_shorter_series_is_scaled_by_what_it_shares_with_the_longer_one():
     whole = np.exp(rng.standard_normal((40, 1)))
     short = PairedWidths(2 * whole[:5], whole[:5], has_sd=True)
     assert widths_like(short, PairedWidths(whole, whole, has_sd=True)) == pytest.approx(2 * whole.mean())
+
+
+class TwoSums:
+    """An exponential whose release has the sum of the records and that of their squares."""
+
+    parameters = ("rate",)
+    domains = ("positive",)
+    support = (0, math.inf)
+
+    def cdf(self, x, rate):
+        return -np.expm1(-rate * np.maximum(x, 0))
+
+    def statistic(self, x):
+        return x, x * x
+
+
+def test_a_family_of_one_parameter_and_two_sums_has_a_width(tmp_path):
+    model = wrap("here:TwoSums", tmp_path, TwoSums())
+    bounds, privacy = Bounds(0, 2), Privacy(Neighbours.REPLACE, 100)
+    made = make_statistic(model, "x", bounds, Outside.CLAMP, privacy, 1.0)
+    request = Request(dataset="d", statistic=made, neighbours=Neighbours.REPLACE, n=100, epsilon=Decimal(1))
+    widths = simulate_widths((0, 0), planned(request, model), Gamma(8, 2), 2)
+    assert widths.private.shape == (2, 1)
+    assert ((widths.private > 0.2) & (widths.private < math.sqrt(2))).all()  # between the records' and the prior's
+    assert np.isnan(widths.exact).all()

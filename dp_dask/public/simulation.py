@@ -77,7 +77,7 @@ def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: 
     n = _draw_n(rng, like)
     count = None if like.count is None else like.statistic.count_weight * n + _noise(rng, like.scale)
     if isinstance(like, JointObservation):
-        exact, total = _joint_sums(rng, like, np.asarray(theta), n)
+        exact, total = _joint_sums(rng, like, np.atleast_1d(theta), n)
         y = tuple(int(value) + _noise(rng, like.scale) for value in exact)
         return Pseudo(replace(like, y=y, count=count), n, total)
     summed, of_all = _sums(rng, like, float(np.ravel(theta)[0]), n)
