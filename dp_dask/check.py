@@ -116,7 +116,7 @@ def _warnings(m: Measurement, n: int | None) -> list[str]:
         grid = statistic.grid
         if grid.largest > 2 * (grid.upper - grid.lower):
             found.append("truncate with bounds far from zero: the sensitivity is the distance to zero; use clamp")
-    if not np.isfinite(m.prior.sd).all():
+    if not np.isfinite(m.whole[1].sd).all():
         found.append(
             "a prior without a finite sd leaves the posterior without one: trust its interval, not its mean and sd; "
             "the widths above are medians of half the central 68 % interval"

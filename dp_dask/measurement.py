@@ -81,7 +81,7 @@ class GroupBy:
     """The column that names a record's group, and the public list of groups."""
 
     column: str
-    groups: tuple[int, ...] | tuple[str, ...]
+    groups: tuple[str, ...] | tuple[int, ...]
 
 
 def for_report(model: Any, prior: Any, statistic: AnyStatistic) -> tuple[Any, Any]:

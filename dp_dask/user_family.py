@@ -48,7 +48,8 @@ def load_class(reference: str, folder: Path) -> type[Any]:
     finally:
         sys.path.remove(str(folder))
     if kind:
-        msg = f"{reference!r} cannot be imported ({kind}); it is module:Class, the module beside the pipeline file or installed"
+        where = "beside the pipeline file, on PYTHONPATH or installed"
+        msg = f"{reference!r} cannot be imported ({kind}); it is module:Class, the module {where}"
         raise ValueError(msg)
     found: Any = getattr(module, name, None)
     missing = [each for each in NEEDED if not hasattr(found, each)]

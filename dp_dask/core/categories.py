@@ -21,7 +21,7 @@ class CategoryCounts:
     """
 
     column: str
-    categories: tuple[int, ...] | tuple[str, ...]
+    categories: tuple[str, ...] | tuple[int, ...]  # texts first: pydantic would read "1" as a number
 
     count_weight: ClassVar[int] = 0
     largest: ClassVar[int] = 1

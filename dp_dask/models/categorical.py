@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 class Categorical:
     """P(record is in category k) = p_k, over ``categories``, texts or whole numbers as the column has them."""
 
-    categories: tuple[int, ...] | tuple[str, ...]
+    categories: tuple[str, ...] | tuple[int, ...]
 
     prior_type: ClassVar[type[Dirichlet]] = Dirichlet
 

@@ -15,7 +15,8 @@ class LinearRegression:
     """response = intercept + slopes . columns + N(0, sigma^2), with predictors and response jointly normal.
 
     ``columns`` and ``response`` give each column its bounds, [smallest, largest]. The release is one: of all sums, squares and
-    products (Bernstein & Sheldon 2019, without counting a product twice).
+    products (Bernstein & Sheldon 2019, without counting a product twice). A value at a bound is taken as clamped there, so the
+    bounds should be wider than the values: a column half of whose records lie at a bound has a slope that means nothing.
     """
 
     columns: dict[str, tuple[float, float]]

@@ -19,7 +19,7 @@ from dp_dask.public.gram_likelihood import GramObservation, Releases, State, rel
 from dp_dask.public.gram_linear import Linear, conditional, linearise
 from dp_dask.public.gram_sweep import Chains, Chart, sweep
 
-__all__ = ["GramDraws", "draw_posteriors"]
+__all__ = ["CHAINS", "GramDraws", "draw_posteriors"]
 
 Floats = NDArray[np.float64]
 CHAINS = 64

@@ -22,7 +22,7 @@ class GroupedModel:
     """The same one-parameter family in every group, with a parameter of its own in each."""
 
     within: Any
-    groups: tuple[int, ...] | tuple[str, ...]
+    groups: tuple[str, ...] | tuple[int, ...]
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ __all__ = ["Pseudo", "Width", "expected_widths", "replicate_widths", "simulate"]
 
 Floats = NDArray[np.float64]
 DRAWS = 400  # for an sd, where the engine tabulates no posterior
+SOME, FEW = 12, 4  # replicates where each takes a tenth of a second, or seconds
 MOST_JOINT = 2  # replicates where each takes chains
 MOST_RECORDS = 10**6  # above, counts in the grid's cells are drawn in place of records: the same law of the sum
 
@@ -142,6 +143,8 @@ def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, 
     if isinstance(like, GramObservation):
         both = gram_widths(rng, like, prior, min(replicates, MOST_JOINT))
         return tuple(Width(float(one), float(other)) for one, other in zip(*(each.mean(axis=0) for each in both), strict=True))
+    if isinstance(like, JointObservation | GroupedObservation):
+        replicates = min(replicates, SOME if like.n is not None else FEW)
     has_sd = bool(np.isfinite(prior.sd).all())
     made = [replicate_widths(rng, like, prior, has_sd=has_sd) for _ in range(replicates)]
     private, exact = np.array(made).swapaxes(0, 1)

@@ -109,3 +109,22 @@ def test_categories_move_two_counts_when_replaced_and_one_when_added():
 def test_lists_that_are_no_categories_are_refused(categories, message):
     with pytest.raises(ValueError, match=message):
         CategoryCounts(column="x", categories=categories)
+
+
+@pytest.mark.parametrize("categories", [("0", "1"), (0, 1), ("a", "10")])
+def test_categories_keep_their_type_through_files(categories):
+    """Texts that look like numbers stay texts: in a release, in a model's known values, in a pipeline's groups."""
+    from pathlib import Path
+
+    from pydantic import TypeAdapter
+
+    from dp_dask.build import Faults, build
+    from dp_dask.measurement import GroupBy
+    from dp_dask.model import make_model, plain_model
+
+    made = CategoryCounts(column="x", categories=categories)
+    adapter = TypeAdapter(CategoryCounts)
+    assert adapter.validate_json(adapter.dump_json(made)) == made
+    model = make_model("categorical", {"categories": list(categories)}, "m", Faults(Path()))
+    assert plain_model(model) == {"categories": categories}
+    assert build(GroupBy, {"column": "g", "groups": list(categories)}, "m", Faults(Path())).groups == categories

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,15 @@ FILES = sorted((ROOT / "pipelines").glob("*.yaml"))
 
 
 def dp_dask(folder, *words, code=0):
-    done = subprocess.run([sys.executable, "-m", "dp_dask", *words], cwd=folder, capture_output=True, text=True, check=False)
+    paths = os.pathsep.join([str(folder / "pipelines"), os.environ.get("PYTHONPATH", "")])  # where families of one's own lie
+    done = subprocess.run(
+        [sys.executable, "-m", "dp_dask", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -46,7 +55,7 @@ def test_a_pipeline_runs_is_charged_once_and_can_be_inferred_again(copy, name):
         for told in one["parameters"].values():
             assert told["lower"] < told["mean"] < told["upper"]
             assert told["r_hat"] < 1.02
-            assert told["ess"] > 1000
+            assert told["ess"] > (400 if one["engine"] == "clt_chain" else 1000)  # that one promises 400, in chains
     inferred = json.loads(dp_dask(copy, "infer", str(folder / "release.json"), "--json").stdout)["measurements"]
     assert inferred.keys() == first["measurements"].keys()
     for key, one in first["measurements"].items():

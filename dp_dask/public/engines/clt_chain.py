@@ -11,7 +11,7 @@ import numpy as np
 
 from dp_dask.public.engines import Inference
 from dp_dask.public.gram_likelihood import GramObservation
-from dp_dask.public.gram_posterior import draw_posteriors
+from dp_dask.public.gram_posterior import CHAINS, draw_posteriors
 from dp_dask.public.gram_report import GramPrior, reported
 
 __all__ = ["plugin"]
@@ -21,7 +21,8 @@ FEW = 100  # records: below, the normal law of products of clamped columns is no
 
 def clt_chain(rng: np.random.Generator, observation: GramObservation, prior: GramPrior, n_draws: int) -> Inference:
     """Draw from the posterior in chains; raises InferenceError where they do not mix."""
-    made = draw_posteriors(rng, [observation], prior.wishart, n_draws)[0]
+    enough = max(n_draws, CHAINS * (CHAINS + 1))  # what reads draws expects more of them than chains
+    made = draw_posteriors(rng, [observation], prior.wishart, enough)[0]
     n = observation.n if observation.n is not None else float(np.median(made.n))
     few = "; few records: the sums may not be normal" if n < FEW else ""
     return Inference(
