@@ -95,7 +95,7 @@ CONFIG = {
     "unknown cluster": ({**GOOD, "cluster": "slurm"}, "unknown cluster 'slurm'; known: local"),
     "unknown engine": (
         {**GOOD, "inference": {"engine": "mcmc"}},
-        "unknown engine 'mcmc'; known: auto, edgeworth, gibbs, lattice",
+        "unknown engine 'mcmc'; known: auto, augment, clt_chain, clt_grid, edgeworth, factorised, gibbs, kernel_is, lattice",
     ),
     "n missing": (changed(privacy__n=None), "privacy: neighbours: replace needs n"),
     "n private": (changed(privacy__neighbours="add_remove"), "n is private under add_remove"),

@@ -38,8 +38,9 @@ class Pareto(GammaFamily):
         return np.log(np.maximum(x, self.m) / self.m)
 
     def record(self, t: Floats) -> Floats:
-        """Return m exp(t)."""
-        return self.m * np.exp(t)
+        """Return m exp(t), infinite beyond float64."""
+        with np.errstate(over="ignore"):
+            return self.m * np.exp(t)
 
 
 plugin = Pareto

@@ -23,6 +23,7 @@ LogLikelihood = Callable[[Floats], Floats]  # theta [k] -> log p(y | theta) [k],
 CUT = 18.0  # nats below the best cell at which one is dropped: 1.5e-8 of its density
 FALLEN = 14.0  # nats by which the posterior must have fallen at every open end
 HEAVIEST, WIDEST = 0.03, 1e-4  # of the posterior in one cell; of its variance by one cell's width
+RESOLVING = 16  # computed cells that the posterior must span before others are interpolated
 COARSE, FINE = 64, 256
 RESOLVED = 0.15  # half a cell moves the mean of y by at most this many of its standard deviations
 MOST_CELLS = 4096
@@ -203,6 +204,9 @@ def _evaluate(prior: Prior, likelihood: LogLikelihood, cells: Cells) -> tuple[Fl
     values = np.full(len(v), np.nan)
     values[asked] = likelihood(theta[asked])
     if not np.isfinite(values[asked]).all():
+        return likelihood(theta), False
+    known = (_log_prior(prior, cells) + values)[asked]
+    if np.count_nonzero(known >= known.max() - CUT) < RESOLVING:  # cubics over a peak that lies between nodes go astray
         return likelihood(theta), False
     cubic = _cubics(v[nodes], values[nodes], v)
     error = cubic[checks] - values[checks]

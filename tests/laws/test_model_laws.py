@@ -38,7 +38,9 @@ ORACLES = {
 
 def test_every_model_has_a_case():
     assert sorted(IDS) == sorted(ORACLES)
-    assert plugins.names("dp_dask.models") == sorted([*IDS, *JOINT_IDS, "categorical"])
+    assert plugins.names("dp_dask.models") == sorted(
+        [*IDS, *JOINT_IDS, "categorical", "linear_regression", "multivariate_normal"]
+    )
 
 
 @every_model
@@ -151,7 +153,7 @@ def test_closed_form_moments_equal_the_sum_over_cells(case, outside):
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 @pytest.mark.parametrize(("n", "epsilon"), [(30, 0.1), (1000, 1.0), (10**7, 0.1)])
 def test_closed_form_cumulants_are_those_of_the_cells(case, outside, neighbours, n, epsilon):
-    """All four, rounding included, on the default grids: n times each is right to 1e-6 of a power of the sd of y.
+    """All four, rounding included, on the default grids: n times each is right to 3e-6 of a power of the sd of y.
 
     Without the terms for the rounding the exponential and the normal fail.
     """
@@ -164,7 +166,7 @@ def test_closed_form_cumulants_are_those_of_the_cells(case, outside, neighbours,
     fourth = m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4 - 3 * variance**2
     sd = np.sqrt(n * exact.variance + 2 * like.scale**2)
     for k, (one, other) in enumerate(zip((m1, variance, third, fourth), exact, strict=True), start=1):
-        assert (n * np.abs(one - other) / sd**k).max() < 1e-6, k
+        assert (n * np.abs(one - other) / sd**k).max() < 3e-6, k
 
 
 @every_model

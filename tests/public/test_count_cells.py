@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dp_dask.public.dirichlet import dirichlet
 from histograms import chi_square_p, discrete_laplace, log_weight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from dp_dask.core.dirichlet import dirichlet
 from dp_dask.errors import InferenceError
 from dp_dask.public.calibration import gamma, gamma_p_value, uniformity
 from dp_dask.public.count_cells import draw_counts_private
