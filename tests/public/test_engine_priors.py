@@ -18,7 +18,7 @@ from dp_dask.public.simulation import expected_widths
 
 every_prior = pytest.mark.parametrize(("kind", "numbers", "truth"), EXAMPLES, ids=IDS)
 U = (np.arange(40_000) + 0.5) / 40_000
-SIZES = ((1, 200), (100, 200))  # records, replicates
+SIZES = ((1, 300), (100, 300))  # records, replicates
 LEVELS = np.array([0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98])
 
 
