@@ -31,11 +31,11 @@ def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise)
     refusal = _refusal(reveal(sealed).n_records, requests)
     if refusal:
         raise SourceError(refusal)  # while no local variable of this frame holds an open total: reporters keep them
-    total = reveal(sealed)
     ends = list(accumulate((len(request.statistic.units) for request in requests), initial=0))
-    if ends[-1] != len(total.sums):
+    if ends[-1] != len(reveal(sealed).sums):
         refusal = "the sums are not those of the requested statistics"
         raise ValueError(refusal)
+    total = reveal(sealed)
     parts = itertools.pairwise(ends)
     return [
         _release_one(total.sums[start:end], total.n_records, request, noise)
