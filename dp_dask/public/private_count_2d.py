@@ -43,7 +43,7 @@ def log_density_private(
     log_g = 0.0 if expected_n is None else -math.log1p(1 / expected_n)
     peak = max(y0 / weight, 0.0)
     sd = np.sqrt(peak * np.maximum(np.diagonal(v, axis1=1, axis2=2), 0))
-    with np.errstate(divide="ignore"):
+    with np.errstate(all="ignore"):  # a mean may be 0, or nearly: then n hardly matters
         smooth = SMOOTH * (np.maximum(sd, scale) / np.abs(m)).min(axis=1)
     # One set of nodes for all parameters whose p(y | n) is about as smooth in n.
     group = np.floor(np.log2(np.clip(smooth, NODES, 1e15))).astype(np.intp)

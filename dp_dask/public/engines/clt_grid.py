@@ -25,6 +25,7 @@ __all__ = ["Tabulated", "error_estimate", "log_likelihood", "plugin", "tabulated
 
 Floats = NDArray[np.float64]
 Tabulated = grid.GridPosterior | plane.PlanePosterior
+ROOM = 0.08  # beyond the prior's extreme quantiles: coarse cells at the border must lie where the density has fallen
 STARTS = 400  # prior draws among which the walks to the modes begin
 # E|He_3(z)| / 2 and E|He_4(z)| / 2: a skewness of s moves s / 6 times the first of a normal law's probability, an excess kurtosis
 # of k moves k / 24 times the second.
@@ -51,7 +52,8 @@ def tabulated(rng: np.random.Generator, observation: JointObservation, prior: An
         return np.asarray(prior.log_density(v) + log_likelihood(observation, prior.parameter(v)))
 
     low, high = prior.coordinate_box().T
-    return plane.tabulate(density, Box(low, high), prior.coordinate(prior.rvs(rng, STARTS)))
+    room = ROOM * (high - low)
+    return plane.tabulate(density, Box(low - room, high + room), prior.coordinate(prior.rvs(rng, STARTS)))
 
 
 def from_tabulated(
