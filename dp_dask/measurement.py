@@ -13,14 +13,14 @@ from dp_dask.core.bounds import Bounds, Outside, check_support
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.gram import GramSum, gram_sum
-from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid
+from dp_dask.core.grid import MAX_CELLS, MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid, wanted_cells
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
-from dp_dask.core.table_sum import TableSum, make_table, wanted_cells
+from dp_dask.core.table_sum import TableSum, make_table
 from dp_dask.model import MODELS, find_class, known_names, make_model
 from dp_dask.prior import make_prior
 from dp_dask.public.gram_report import GramPrior
@@ -29,7 +29,6 @@ from dp_dask.user_family import is_reference
 
 __all__ = ["GroupBy", "Measurement", "Privacy", "for_report", "make_measurements", "make_statistic", "redesign"]
 
-MOST_TABLE_CELLS = 2**12
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
 
 
@@ -213,7 +212,7 @@ def _table_sum(model: Any, column: str, bounds: Bounds, outside: Outside, wanted
     size = wanted if is_scalar else min(wanted, MOST_JOINT_CELLS)
     # More cells than the statistic has units, so that rounding x adds little to rounding t(x).
     cells = choose_cells(
-        bounds, model.spacing, is_integer=model.is_integer, wanted=min((4 if is_scalar else 2) * size, MOST_TABLE_CELLS)
+        bounds, model.spacing, is_integer=model.is_integer, wanted=min((4 if is_scalar else 2) * size, MAX_CELLS)
     )
     middles = cells.middles(bounds)
     t = model.statistic(middles)[None] if is_scalar else model.features(middles, bounds)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Bounds
+from dp_dask.core.grid import MAX_INDEX
 
 __all__ = ["Cells", "Spacing", "choose_cells"]
 
@@ -87,7 +88,7 @@ def choose_cells(bounds: Bounds, spacing: Spacing, *, is_integer: bool, wanted: 
         exponent = 0 if bounds.width <= 4 * wanted else max(exponent, 0)
     unit = 2.0**exponent
     first = round(bounds.lower / unit)
-    if max(abs(bounds.lower), abs(bounds.upper)) / unit > 2**50:
+    if max(abs(bounds.lower), abs(bounds.upper)) / unit > MAX_INDEX:
         msg = "the bounds lie too far from zero for their width; subtract a public constant from the column first"
         raise ValueError(msg)
     return Cells(spacing="even", exponent=exponent, first=first, count=round(bounds.upper / unit) - first + 1)

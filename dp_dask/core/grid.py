@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.privacy import Neighbours
 
-__all__ = ["MAX_PRIVATE_RECORDS", "MOST_CELLS", "Grid", "check_headroom", "choose_grid"]
+__all__ = ["MAX_CELLS", "MAX_INDEX", "MAX_PRIVATE_RECORDS", "MOST_CELLS", "Grid", "check_headroom", "choose_grid", "wanted_cells"]
 
 MAX_PRIVATE_RECORDS = 2**40  # where n is private, the headroom is proven for this many records
 MAX_SUM = 2**61  # the noise keeps clear of int64's end by the other factor of four
@@ -73,6 +73,11 @@ def check_headroom(largest: int, n_max: int) -> None:
         raise ValueError(msg)
 
 
+def wanted_cells(n: int | None, epsilon: float) -> int:
+    """Return 32 sqrt(n) epsilon, between 2^8 and 2^12, for the reason that ``choose_grid`` gives."""
+    return min(max(MIN_CELLS, math.ceil(32 * math.sqrt(10_000 if n is None else n) * epsilon)), MAX_CELLS)
+
+
 def choose_grid(
     bounds: Bounds,
     *,
@@ -99,8 +104,7 @@ def choose_grid(
         cells = MAX_CELLS
     else:
         finest = 0.0
-        wanted = 32 * math.sqrt(10_000 if n is None else n) * epsilon
-        cells = min(max(MIN_CELLS, math.ceil(wanted)), MAX_CELLS)
+        cells = wanted_cells(n, epsilon)
     if not SMALLEST_UNIT < bounds.width < LARGEST_UNIT:
         msg = f"a width of {bounds.width!r} is beyond what floating point sums exactly; rescale the column"
         raise ValueError(msg)

@@ -14,11 +14,10 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import Cells
 from dp_dask.core.privacy import Neighbours
 
-__all__ = ["TableSum", "make_table", "wanted_cells"]
+__all__ = ["TableSum", "make_table"]
 
 Floats = NDArray[np.float64]
 MOST_COORDINATES = 6
-LEAST_CELLS, MOST_CELLS = 2**8, 2**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +93,6 @@ def _parse(table: tuple[str, ...]) -> NDArray[np.int64]:
     rows = np.array([[int(value) for value in line.split()] for line in table], dtype=np.int64)
     rows.setflags(write=False)
     return rows
-
-
-def wanted_cells(n: int | None, epsilon: float) -> int:
-    """Return 32 sqrt(n) epsilon, between 2^8 and 2^12, for the reason that ``choose_grid`` gives."""
-    return min(max(LEAST_CELLS, math.ceil(32 * math.sqrt(10_000 if n is None else n) * epsilon)), MOST_CELLS)
 
 
 def make_table(t: Floats, *, n_units: int, is_centred: bool) -> tuple[tuple[str, ...], tuple[float, ...], tuple[int, ...]]:

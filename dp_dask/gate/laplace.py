@@ -6,7 +6,6 @@ import itertools
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import accumulate
 
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS
 from dp_dask.core.release import Release, Request
@@ -31,7 +30,7 @@ def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise)
     refusal = _refusal(reveal(sealed).n_records, requests)
     if refusal:
         raise SourceError(refusal)  # while no local variable of this frame holds an open total: reporters keep them
-    ends = list(accumulate((len(request.statistic.units) for request in requests), initial=0))
+    ends = list(itertools.accumulate((len(request.statistic.units) for request in requests), initial=0))
     if ends[-1] != len(reveal(sealed).sums):
         refusal = "the sums are not those of the requested statistics"
         raise ValueError(refusal)

@@ -85,15 +85,15 @@ def _categories(statistic: CategoryCounts, array: pa.Array) -> NDArray[np.int64]
 def _sum_groups(statistic: GroupedSum, columns: Mapping[str, pa.Array]) -> tuple[int, ...]:
     """Sum and count within each group, in integers."""
     size = len(statistic.by.categories)
-    measured, groups = columns[statistic.within.column], columns[statistic.by.column]
-    sums, counts = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    measured, groups = columns[statistic.within.column], _categories(statistic.by, columns[statistic.by.column])
+    sums = np.zeros(size, dtype=np.int64)
     for start in range(0, len(measured), BLOCK):
-        group = _categories(statistic.by, groups.slice(start, BLOCK))
+        group = groups[start : start + BLOCK]
         values, valid = values_and_validity(measured.slice(start, BLOCK))
         moves = statistic.within.contributions(values if valid is None else np.where(valid, values, np.nan)).reshape(-1)
         is_listed = group >= 0
         np.add.at(sums, group[is_listed], moves[is_listed])
-        counts += np.bincount(group[is_listed], minlength=size)
+    counts = np.bincount(groups[groups >= 0], minlength=size)
     both = np.stack([sums, statistic.within.count_weight * counts], axis=1)
     return tuple(int(value) for value in both.ravel())
 

@@ -21,13 +21,13 @@ from dp_dask.public.gram_simulation import gram_ranks
 from dp_dask.public.grid import GridPosterior
 from dp_dask.public.infer import infer
 from dp_dask.public.observe import AnyObservation
+from dp_dask.public.randomness import RANK_DRAWS, rank_among
 from dp_dask.public.simulation import simulate
 
 __all__ = ["LEVEL", "Uniformity", "gamma", "gamma_p_value", "ks_distance", "pass_mark", "rank", "ranks", "uniformity"]
 
 Floats = NDArray[np.float64]
 LEVEL = 0.01  # how often a calibrated posterior is called miscalibrated
-RANK_DRAWS = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,7 @@ def rank(rng: np.random.Generator, like: AnyObservation, prior: Any, engine: str
         v = prior.coordinate(theta[None])[0]  # each coordinate grows with its own parameter
         u = np.array([inference.grid.cdf(float(value), axis) for axis, value in enumerate(v)])
     else:
-        draws = rng.permutation(inference.draws.reshape(-1, len(theta)))[:RANK_DRAWS]
-        ties = 1 + np.sum(draws == theta, axis=0)
-        u = (np.sum(draws < theta, axis=0) + rng.random(len(theta)) * ties) / (RANK_DRAWS + 1)
+        u = rank_among(rng, inference.draws, theta)
     return u, inference.engine
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +11,11 @@ from dp_dask.core.wishart import NormalInverseWishart
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.gram_posterior import GramDraws, draw_posteriors
 from dp_dask.public.gram_report import GramPrior, reported
+from dp_dask.public.randomness import discrete_laplace, draw_n, rank_among
 
 __all__ = ["gram_ranks", "gram_widths", "simulate_gram"]
 
 Floats = NDArray[np.float64]
-RANK_DRAWS = 63
 AT_ONCE = 25  # releases whose chains run as one batch
 WIDTH_DRAWS = 640
 BLOCK = 2**16
@@ -26,12 +25,7 @@ def simulate_gram(rng: np.random.Generator, like: GramObservation, prior: GramPr
     """Return a release of simulated records, the truth [p] behind it and the records' exact sums [K + 1], n first."""
     phi = prior.wishart.rvs(rng, 1)
     m, root = prior.wishart.mean_and_root(phi)
-    n = like.n
-    if n is None:
-        if like.expected_n is None:
-            msg = "a private n can be simulated only with privacy.expected_records"
-            raise ValueError(msg)
-        n = int(rng.geometric(1 / (like.expected_n + 1))) - 1
+    n = draw_n(rng, like.n, like.expected_n)
     statistic = like.statistic
     half = np.array([each.width / 2 for each in statistic.bounds])
     middle = np.array([each.lower / 2 + each.upper / 2 for each in statistic.bounds])
@@ -42,8 +36,7 @@ def simulate_gram(rng: np.random.Generator, like: GramObservation, prior: GramPr
         exact += statistic.sum_block(middle + half * u)
         full = np.column_stack([np.ones(len(u)), u])
         own += full.T @ full
-    p = -math.expm1(-1 / like.scale)
-    noise = rng.geometric(p, statistic.size + 1) - rng.geometric(p, statistic.size + 1)
+    noise = discrete_laplace(rng, like.scale, statistic.size + 1)
     y = tuple(int(value) for value in exact + noise[1:])
     count = None if like.count is None else int(statistic.count_weight * n + noise[0])
     return replace(like, y=y, count=count), prior.at(phi)[0], own
@@ -55,8 +48,7 @@ def gram_ranks(rng: np.random.Generator, like: GramObservation, prior: GramPrior
     for start in range(0, n, AT_ONCE):
         pseudo = [simulate_gram(rng, like, prior) for _ in range(min(AT_ONCE, n - start))]
         for draws, (_, truth, _) in zip(_draw(rng, like, prior, [p[0] for p in pseudo]), pseudo, strict=True):
-            chosen = rng.permutation(draws.reshape(-1, draws.shape[2]))[:RANK_DRAWS]
-            ranks.append((np.sum(chosen < truth, axis=0) + rng.random(len(truth))) / (RANK_DRAWS + 1))
+            ranks.append(rank_among(rng, draws, truth))
     return np.array(ranks)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.table_sum import TableSum
-from dp_dask.public.observation import of_table
+from dp_dask.public.observation import Counted, of_table
 
 __all__ = ["JointMoments", "JointObservation"]
 
@@ -29,7 +29,7 @@ class JointMoments(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JointObservation:
+class JointObservation(Counted):
     """y = S + noise, with S [d] the sum of n contributions c(x), x from the model; all in grid units.
 
     The members are those of ``Observation``. The parameters are arrays theta [k, p].
@@ -109,10 +109,3 @@ class JointObservation:
             for j, row in enumerate(rows):
                 total[part, j] = np.where(counted, row[cells], 0).sum(axis=1)
         return total
-
-    @property
-    def n_guess(self) -> float:
-        """The number of records, or a rough estimate where it is private."""
-        if self.n is not None:
-            return self.n
-        return max((self.count or 0) / self.statistic.count_weight, 0.0)

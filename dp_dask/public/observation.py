@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from dp_dask.core.table_sum import TableSum
 from dp_dask.models import Model
 from dp_dask.public.moments import closed
 
-__all__ = ["Moments", "Observation", "of_table", "outer_edges", "probabilities"]
+__all__ = ["Counted", "Moments", "Observation", "of_table", "outer_edges", "probabilities"]
 
 Floats = NDArray[np.float64]
 
@@ -29,8 +30,31 @@ class Moments(NamedTuple):
     fourth: Floats  # the fourth cumulant
 
 
+class Counted:
+    """What an observation with a public n, or a private one and its noisy count, knows of n."""
+
+    __slots__ = ()
+
+    n: int | None
+    count: int | None
+    scale: float
+    statistic: BoundedSum | TableSum
+
+    @property
+    def n_guess(self) -> float:
+        """The number of records, or a rough estimate where it is private."""
+        if self.n is not None:
+            return self.n
+        return max((self.count or 0) / self.statistic.count_weight, 0.0)
+
+    @property
+    def n_sd(self) -> float:
+        """The noise's standard deviation in the estimate of n, 0 where n is public."""
+        return 0.0 if self.n is not None else math.sqrt(2) * self.scale / self.statistic.count_weight
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class Observation(Counted):
     """y = S + noise, with S the sum of n contributions c(x), x from the model; all in grid units.
 
     ``scale`` is the noise's, P(k) proportional to exp(-|k| / scale). Where n is private, ``count`` is
@@ -103,14 +127,6 @@ class Observation:
         """Return mean and variance of the contribution from the model's closed forms; rough where the unit is not small."""
         first, second = closed(self.model, self.statistic, theta, 2)
         return first, np.maximum(second - first**2, 0)
-
-    @property
-    def n_guess(self) -> float:
-        """The number of records, or a rough estimate where it is private."""
-        if self.n is not None:
-            return self.n
-        count = self.count if self.count is not None else 0
-        return max(count / self.statistic.count_weight, 0.0)
 
 
 def outer_edges(model: Any, bounds: Bounds) -> tuple[float, float]:

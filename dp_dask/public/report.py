@@ -144,12 +144,12 @@ def _listed(values: list[str]) -> str:
 
 def pictures(posterior: Posterior) -> list[str]:
     """Draw prior and posterior densities as inline SVG, one picture a parameter, of the first few."""
-    prior = prior_draws(posterior)
+    prior = prior_draws(posterior) if len(posterior.parameters) > 1 else {}  # one parameter's density has a closed form
     shown = list(posterior.variables().items())[:MOST_PICTURES]
-    return [_picture(posterior, name, draws.ravel(), prior[name].ravel()) for name, draws in shown]
+    return [_picture(posterior, name, draws.ravel(), prior.get(name)) for name, draws in shown]
 
 
-def _picture(posterior: Posterior, name: str, draws: Floats, prior: Floats) -> str:
+def _picture(posterior: Posterior, name: str, draws: Floats, prior: Floats | None) -> str:
     import matplotlib as mpl  # noqa: PLC0415  (half a second of imports)
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -176,12 +176,12 @@ def _picture(posterior: Posterior, name: str, draws: Floats, prior: Floats) -> s
     return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
 
 
-def _prior_density(posterior: Posterior, draws: Floats, low: float, high: float) -> tuple[Floats, Floats]:
-    """Return the prior density over the picture's range: in closed form for one parameter, else as a histogram of draws."""
+def _prior_density(posterior: Posterior, draws: Floats | None, low: float, high: float) -> tuple[Floats, Floats]:
+    """Return the prior density over the picture's range: as a histogram of draws where there are some, else in closed form."""
     prior = posterior.prior
-    if len(posterior.parameters) > 1:
+    if draws is not None:
         heights, edges = np.histogram(draws, bins=BINS, range=(low, high))
-        return (edges[:-1] + edges[1:]) / 2, heights / (len(draws) * (edges[1] - edges[0]))
+        return (edges[:-1] + edges[1:]) / 2, heights / (draws.size * (edges[1] - edges[0]))
     theta = np.linspace(low, high, 400)
     with np.errstate(all="ignore"):
         v = prior.coordinate(theta)

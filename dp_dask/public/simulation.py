@@ -24,6 +24,7 @@ from dp_dask.public.joint import JointObservation
 from dp_dask.public.non_private import non_private
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
+from dp_dask.public.randomness import check_expected, discrete_laplace, draw_n
 
 __all__ = ["Pseudo", "Width", "expected_widths", "replicate_widths", "simulate"]
 
@@ -64,9 +65,7 @@ def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: 
     from its prior, which for categories is a part of theirs (``CountsObservation``) and needs ``prior``; raises ValueError where
     it is flat.
     """
-    if like.n is None and like.expected_n is None:
-        msg = "a private n can be simulated only with privacy.expected_records"
-        raise ValueError(msg)
+    check_expected(like.n, like.expected_n)
     if isinstance(like, CountsObservation):
         return _simulate_counts(rng, like, np.asarray(theta), prior)
     if isinstance(like, GroupedObservation):
@@ -75,21 +74,14 @@ def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: 
         return Pseudo(replace(like, y=y), sum(part.n for part in parts), [(part.n, part.total) for part in parts])
     if isinstance(like, GramObservation):
         return Pseudo(simulate_gram(rng, like, prior)[0], like.n or 0, None)
-    n = _draw_n(rng, like)
-    count = None if like.count is None else like.statistic.count_weight * n + _noise(rng, like.scale)
+    n = draw_n(rng, like.n, like.expected_n)
+    count = None if like.count is None else like.statistic.count_weight * n + int(discrete_laplace(rng, like.scale))
     if isinstance(like, JointObservation):
         exact, total = _joint_sums(rng, like, np.atleast_1d(theta), n)
-        y = tuple(int(value) + _noise(rng, like.scale) for value in exact)
+        y = tuple(int(value) + int(discrete_laplace(rng, like.scale)) for value in exact)
         return Pseudo(replace(like, y=y, count=count), n, total)
     summed, of_all = _sums(rng, like, float(np.ravel(theta)[0]), n)
-    return Pseudo(replace(like, y=summed + _noise(rng, like.scale), count=count), n, of_all, summed)
-
-
-def _draw_n(rng: np.random.Generator, like: Observation | JointObservation) -> int:
-    """Return n, drawn from its geometric prior where it is private."""
-    if like.n is not None:
-        return like.n
-    return int(rng.geometric(1 / ((like.expected_n or 0.0) + 1))) - 1
+    return Pseudo(replace(like, y=summed + int(discrete_laplace(rng, like.scale)), count=count), n, of_all, summed)
 
 
 def _sums(rng: np.random.Generator, like: Observation, theta: float, n: int) -> tuple[int, float]:
@@ -124,14 +116,8 @@ def _simulate_counts(rng: np.random.Generator, like: CountsObservation, theta: F
         shape = float(sum(prior.alpha))
         n = int(rng.poisson(rng.gamma(shape, (like.expected_n or 0.0) / shape)))
     counts = like.model.simulate(theta, n, rng)
-    y = tuple(int(value) + _noise(rng, like.scale) for value in counts)
+    y = tuple(int(value) + int(discrete_laplace(rng, like.scale)) for value in counts)
     return Pseudo(replace(like, y=y), n, counts)
-
-
-def _noise(rng: np.random.Generator, scale: float) -> int:
-    """Draw discrete Laplace noise as the difference of two geometric variables."""
-    p = -math.expm1(-1 / scale)
-    return int(rng.geometric(p)) - int(rng.geometric(p))
 
 
 def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, replicates: int) -> tuple[Width, ...]:

@@ -61,7 +61,7 @@ def guide(observation: Observation) -> Guide:
     Where n is private it is known to about scale / weight records either way, which moves S by the mean.
     """
     scale, y, n = observation.scale, observation.y, observation.n_guess
-    n_sd = 0.0 if observation.n is not None else math.sqrt(2) * scale / observation.statistic.count_weight
+    n_sd = observation.n_sd
 
     def spread(theta: Floats) -> tuple[Floats, Floats]:
         mean, variance = observation.quick_moments(theta)

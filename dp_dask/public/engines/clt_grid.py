@@ -6,7 +6,6 @@ S is taken as normal with the exact mean and covariance of n contributions; its 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -106,7 +105,7 @@ def error_estimate(observation: JointObservation, theta: Floats) -> float:
 def _guide(observation: JointObservation) -> grid.Guide:
     """Return a rough likelihood of one parameter from the first sum alone."""
     y, scale, n = np.array(observation.y, dtype=np.float64), observation.scale, observation.n_guess
-    n_sd = 0.0 if observation.n is not None else math.sqrt(2) * scale / observation.statistic.count_weight
+    n_sd = observation.n_sd
 
     def spread(theta: Floats) -> tuple[Floats, Floats]:
         mean, covariance = observation.moments(theta[:, None])
