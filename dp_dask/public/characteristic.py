@@ -10,7 +10,7 @@ from scipy import fft
 
 from dp_dask.public.observation import Observation
 
-__all__ = ["Ranges", "frequencies", "n_largest", "of_noise", "of_record", "of_sum", "power"]
+__all__ = ["Ranges", "frequencies", "log_peak", "n_largest", "of_noise", "of_record", "of_sum", "power", "undamped"]
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -35,11 +35,11 @@ def frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[R
     outside = max(y - n * high, n * low - y, 0)
     period = math.ceil(min(2 * reach.max(), n * (high - low) + 2 * TAIL * scale + 2 * outside)) + 2
     period += 1 - period % 2
-    return _undamped(observation, cells, pmf, period), period
+    return undamped(observation, cells, pmf, period, NEGLIGIBLE), period
 
 
-def _undamped(observation: Observation, cells: Floats, pmf: Floats, period: int) -> Ranges:
-    """List the ranges of frequencies m in which |H(phi)| may exceed 1e-17 of its value at 0, for some theta.
+def undamped(observation: Observation, cells: Floats, pmf: Floats, period: int, negligible: float) -> Ranges:
+    """List the ranges of frequencies m in which |H(phi)| may exceed exp(-negligible) of its value at 0, for some theta.
 
     Up to w = pi / range |phi| falls steadily, because every cos(w (c_i - c_j)) does: the last frequency is found by
     search. Beyond, |phi| is looked up on a grid of at least 8 points a cell by one FFT, with the step to the neighbouring points
@@ -50,7 +50,7 @@ def _undamped(observation: Observation, cells: Floats, pmf: Floats, period: int)
 
     def is_kept(size: Floats) -> NDArray[np.bool_]:
         with np.errstate(divide="ignore"):
-            return np.log(np.abs(of_sum(observation, size.astype(np.complex128)))) > top - NEGLIGIBLE
+            return np.log(np.abs(of_sum(observation, size.astype(np.complex128)))) > top - negligible
 
     half = period // 2
     monotone = min(int(period / (2 * max(len(cells) - 1, 1))), half)
@@ -109,6 +109,11 @@ def of_noise(scale: float, w: Floats) -> Floats:
     """Return the characteristic function of discrete Laplace noise, 1 at w = 0."""
     gap = -math.expm1(-1 / scale)
     return gap**2 / (gap**2 + 4 * (1 - gap) * np.sin(w / 2) ** 2)
+
+
+def log_peak(scale: float) -> float:
+    """Return the log of P(noise = 0), (1 - a) / (1 + a) with a = exp(-1 / scale)."""
+    return math.log(math.tanh(0.5 / scale))
 
 
 def of_sum(observation: Observation, phi: Complexes) -> Complexes:

@@ -21,12 +21,13 @@ from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import SMALLEST_VARIANCE, Inference, guide
 from dp_dask.public.gram_likelihood import GramObservation
-from dp_dask.public.grid import GridPosterior, find_cells
+from dp_dask.public.grid import GridPosterior
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.normal_laplace import cdf
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
+from dp_dask.public.zoom import find_cells
 
 __all__ = ["UNLIKELY", "Diagnostics", "Nodes", "diagnose", "noise_ratio", "prior_nodes", "tail_probability", "widths"]
 

@@ -16,32 +16,18 @@ from numpy.typing import NDArray
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 
-__all__ = ["Cells", "GridPosterior", "Guide", "LogLikelihood", "find_cells", "tabulate"]
+__all__ = ["CUT", "Cells", "GridPosterior", "LogLikelihood", "tabulate"]
 
 Floats = NDArray[np.float64]
-LogLikelihood = Callable[[Floats], Floats]  # theta [k] -> log p(y | theta) [k], up to a constant
+LogLikelihood = Callable[[Floats], Floats]  # theta [k] -> log p(y | theta) [k], up to one constant for all calls
 CUT = 18.0  # nats below the best cell at which one is dropped: 1.5e-8 of its density
 FALLEN = 14.0  # nats by which the posterior must have fallen at every open end
 HEAVIEST, WIDEST = 0.03, 1e-4  # of the posterior in one cell; of its variance by one cell's width
 RESOLVING = 16  # computed cells that the posterior must span before others are interpolated
-COARSE, FINE = 64, 256
-RESOLVED = 0.15  # half a cell moves the mean of y by at most this many of its standard deviations
-MOST_CELLS = 4096
+FINE = 256  # cells, at least
 STRIDE = 4  # of the cells, how many share one evaluation of the likelihood
 INTERPOLATED = 3e-4  # nats, on average, by which interpolation may be wrong where it is checked
-
-
-@dataclass(frozen=True, slots=True)
-class Guide:
-    """A rough likelihood that is sound however far y lies from its mean.
-
-    ``moments`` gives the mean and variance of S at theta, ``log_density`` log p(y) at such a pair; ``noise`` is the variance
-    that y has beside that of S.
-    """
-
-    moments: Callable[[Floats], tuple[Floats, Floats]]
-    log_density: Callable[[Floats, Floats], Floats]
-    noise: float
+HALVED = 8.0  # times less wrong, at least, are cubics over half the distance (16 in the limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +51,25 @@ class Cells:
         edges = self.left[:, None] + (self.right - self.left)[:, None] * steps
         return Cells(edges[:, :-1].ravel(), edges[:, 1:].ravel())
 
+    def split_some(self, mask: NDArray[np.bool_], pieces: int) -> Cells:
+        """Cut each marked cell into equal pieces."""
+        fine = Cells(self.left[mask], self.right[mask]).split(pieces)
+        left = np.concatenate([self.left[~mask], fine.left])
+        order = np.argsort(left)
+        return Cells(left[order], np.concatenate([self.right[~mask], fine.right])[order])
+
     def keep(self, mask: NDArray[np.bool_]) -> Cells:
         """Keep the marked cells and one neighbour on each side."""
+        near = self.near(mask)
+        return Cells(self.left[near], self.right[near])
+
+    @staticmethod
+    def near(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Mark the neighbours too."""
         near = mask.copy()
         near[1:] |= mask[:-1]
         near[:-1] |= mask[1:]
-        return Cells(self.left[near], self.right[near])
+        return near
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,44 +116,17 @@ class GridPosterior:
         return float(0.5 * np.abs(self.weights - other.weights).sum())
 
 
-def find_cells(prior: Prior, guide: Guide) -> Cells:
-    """Zoom to the cells that hold the posterior, whatever its modes, from the prior's extreme quantiles down.
-
-    A coarse cell is judged by its average likelihood, not by that of its midpoint: the variance of y is raised by a third of
-    the square of what half a cell moves its mean by, so that a mode between two midpoints is not lost. (A zoom that chases
-    the best midpoint was measured to fail.)
-    """
-    low, high = prior.coordinate_range()
-    cells = Cells(np.array([low]), np.array([high])).split(COARSE)
-    for _ in range(100):
-        points = prior.parameter(np.concatenate([cells.left, cells.middle, cells.right]))
-        (left, middle, right), (_, variance, _) = (values.reshape(3, -1) for values in guide.moments(points))
-        jump = np.abs(right - left) / 2
-        density = prior.log_density(cells.middle) + guide.log_density(middle, variance + jump**2 / 3)
-        density += np.log(cells.right - cells.left)
-        top = density.max()
-        if not np.isfinite(top):
-            break
-        mask = density >= top - CUT
-        is_resolved = bool((jump[mask] <= RESOLVED * np.sqrt(variance[mask] + guide.noise)).all())
-        cells = cells.keep(mask)
-        if (is_resolved and len(cells) >= COARSE // 2) or len(cells) > MOST_CELLS:
-            return cells
-        cells = cells.split(max(COARSE // len(cells), 2))
-    msg = "the likelihood of this release is not finite anywhere under the prior; look at the bounds, n and the prior"
-    raise InferenceError(msg)
-
-
 def tabulate(prior: Prior, likelihood: LogLikelihood, cells: Cells) -> GridPosterior:
     """Tabulate the posterior on at least 256 cells, after widening or narrowing the set to where it really lies.
 
-    The likelihood is computed at a quarter of the cells and interpolated to the others, which moves 2e-5 of the
+    The likelihood is computed at a quarter or half of the cells and interpolated to the others, which moves 2e-5 of the
     probability on average and 2e-4 at most, measured over 1,500 releases. Raises InferenceError where the posterior lies beyond
     the prior's extreme quantiles: the prior has fallen far there by itself, so that a posterior which has not contradicts it.
     """
     start, end = prior.coordinate_range()
     cells = _refine(cells)
-    values, is_smooth = _evaluate(prior, likelihood, cells)
+    known = _Known(prior, likelihood)
+    values, is_smooth = _evaluate(prior, known, cells)
     for _ in range(60):
         density = _log_prior(prior, cells) + values
         top = density.max()
@@ -170,14 +142,14 @@ def tabulate(prior: Prior, likelihood: LogLikelihood, cells: Cells) -> GridPoste
         elif len(held) < FINE // 2 and len(held) < len(cells):
             cells = _refine(held)
         elif (is_heavy := _is_heavy(prior, cells, weights)).any():
-            coarse, cells = cells, _split(cells, is_heavy)
+            coarse, cells = cells, cells.split_some(is_heavy, 4)
             if is_smooth and weights.max() <= 2 * HEAVIEST:
                 values = _cubics(coarse.middle, values, cells.middle)
                 continue
         else:
             _check_ends(prior, cells, density >= top - FALLEN, start, end)
             return GridPosterior(prior, cells, weights)
-        values, is_smooth = _evaluate(prior, likelihood, cells)
+        values, is_smooth = _evaluate(prior, known, cells)
     msg = "the posterior did not settle on a grid; look at the bounds, n and the prior"
     raise InferenceError(msg)
 
@@ -187,36 +159,56 @@ def _log_prior(prior: Prior, cells: Cells) -> Floats:
     return prior.log_density(cells.middle) + np.log(cells.right - cells.left)
 
 
-def _evaluate(prior: Prior, likelihood: LogLikelihood, cells: Cells) -> tuple[Floats, bool]:
+class _Known:
+    """The likelihood where it was computed, so that no point is computed twice."""
+
+    def __init__(self, prior: Prior, likelihood: LogLikelihood) -> None:
+        self.prior, self.likelihood = prior, likelihood
+        self.v, self.values = np.empty(0), np.empty(0)
+
+    def __call__(self, v: Floats) -> Floats:
+        """Return the log likelihood at coordinates v, in order."""
+        new = np.setdiff1d(v, self.v)
+        if len(new):
+            joined = np.concatenate([self.v, new])
+            order = np.argsort(joined)
+            self.values = np.concatenate([self.values, self.likelihood(self.prior.parameter(new))])[order]
+            self.v = joined[order]
+        found: Floats = self.values[np.searchsorted(self.v, v)]
+        return found
+
+
+def _evaluate(prior: Prior, known: _Known, cells: Cells) -> tuple[Floats, bool]:
     """Return the log likelihood at each cell's midpoint, up to a constant, and whether it is smooth enough to interpolate.
 
     Every fourth cell is computed and the others are interpolated by cubics; one cell in eight, midway between the computed ones,
-    holds the cubics to the truth. Where they are off by more than 3e-4 there, averaged over the posterior, every cell is
-    computed. All are computed in one call, because the likelihood's constant may differ between calls.
+    holds the cubics to the truth. Where they are off by more than 3e-4 there, averaged over the posterior, every other cell is
+    computed, and where that would not do either, every cell.
     """
     v = cells.middle
-    theta = prior.parameter(v)
-    if len(v) < FINE // 2:
-        return likelihood(theta), False
-    nodes = np.unique(np.append(np.arange(0, len(v), STRIDE), len(v) - 1))
-    checks = np.setdiff1d(np.arange(STRIDE // 2, len(v), 2 * STRIDE), nodes)
-    asked = np.union1d(nodes, checks)
-    values = np.full(len(v), np.nan)
-    values[asked] = likelihood(theta[asked])
-    if not np.isfinite(values[asked]).all():
-        return likelihood(theta), False
-    known = (_log_prior(prior, cells) + values)[asked]
-    if np.count_nonzero(known >= known.max() - CUT) < RESOLVING:  # cubics over a peak that lies between nodes go astray
-        return likelihood(theta), False
-    cubic = _cubics(v[nodes], values[nodes], v)
-    error = cubic[checks] - values[checks]
-    weights = (_log_prior(prior, cells) + values)[checks]
-    weights = np.exp(weights - weights.max())
-    weights /= weights.sum()
-    if weights @ np.abs(error - weights @ error) > INTERPOLATED:
-        return likelihood(theta), False
-    cubic[asked] = values[asked]
-    return cubic, True
+    error = math.inf
+    for stride in (STRIDE, STRIDE // 2) if len(v) >= FINE // 2 else ():
+        nodes = np.unique(np.append(np.arange(0, len(v), stride), len(v) - 1))
+        is_sure = error / HALVED <= INTERPOLATED
+        checks = np.setdiff1d(np.arange(stride // 2, len(v), 2 * stride), nodes)
+        asked = nodes if is_sure else np.union1d(nodes, checks)
+        values = known(v[asked])
+        if not np.isfinite(values).all():
+            break
+        density = (_log_prior(prior, cells))[asked] + values
+        if np.count_nonzero(density >= density.max() - CUT) < RESOLVING:  # cubics over a peak between nodes go astray
+            break
+        of_node = np.isin(asked, nodes)
+        cubic = _cubics(v[nodes], values[of_node], v)
+        if not is_sure:
+            off = (cubic[asked] - values)[~of_node]
+            weights = np.exp(density[~of_node] - density[~of_node].max())
+            weights /= weights.sum()
+            error = float(weights @ np.abs(off - weights @ off))
+        if is_sure or error <= INTERPOLATED:
+            cubic[asked] = values
+            return cubic, True
+    return known(v), False
 
 
 def _cubics(nodes: Floats, values: Floats, v: Floats) -> Floats:
@@ -249,14 +241,6 @@ def _is_heavy(prior: Prior, cells: Cells, weights: Floats) -> NDArray[np.bool_]:
     posterior = GridPosterior(prior, cells, weights)
     width = prior.parameter(cells.right) - prior.parameter(cells.left)
     return (weights > HEAVIEST) | (weights * width**2 > WIDEST * posterior.sd**2)
-
-
-def _split(cells: Cells, is_heavy: NDArray[np.bool_]) -> Cells:
-    """Cut each marked cell into four."""
-    fine = Cells(cells.left[is_heavy], cells.right[is_heavy]).split(4)
-    left = np.concatenate([cells.left[~is_heavy], fine.left])
-    order = np.argsort(left)
-    return Cells(left[order], np.concatenate([cells.right[~is_heavy], fine.right])[order])
 
 
 def _refine(cells: Cells) -> Cells:

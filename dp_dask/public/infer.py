@@ -12,13 +12,14 @@ from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import Inference, edgeworth, guide, independent, lattice
 from dp_dask.public.gram_likelihood import GramObservation
-from dp_dask.public.grid import FINE, STRIDE, GridPosterior, find_cells
+from dp_dask.public.grid import FINE, STRIDE, GridPosterior
 from dp_dask.public.groups import GroupedObservation, infer_groups
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.joint_auto import infer_jointly
 from dp_dask.public.moments import closed
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
+from dp_dask.public.zoom import find_cells
 
 __all__ = ["AUTO", "ENGINES", "check_engine", "infer"]
 

@@ -16,7 +16,7 @@ from dp_dask.core.table_sum import TableSum
 from dp_dask.models import Model
 from dp_dask.public.moments import closed
 
-__all__ = ["Counted", "Moments", "Observation", "of_table", "outer_edges", "probabilities"]
+__all__ = ["Counted", "Moments", "Observation", "cell_table", "of_table", "outer_edges", "probabilities"]
 
 Floats = NDArray[np.float64]
 
@@ -99,11 +99,9 @@ class Observation(Counted):
             inside, tails = of_table(self.model, statistic, column)
             support = np.arange(self.low, self.high + 1)
             return support.astype(np.float64), _gather(inside, tails, statistic.rows[0] - self.low, -self.low, len(support))
+        indices, edges, cells = cell_table(statistic)
+        inside, tails = probabilities(self.model, statistic, indices, edges, column)
         grid = statistic.grid
-        indices = np.arange(grid.lower, grid.upper + 1)
-        edges: Floats = np.asarray((indices[:-1] + 0.5) * grid.unit, dtype=np.float64)
-        inside, tails = probabilities(self.model, statistic, indices[:-1], edges, column)
-        cells = indices - grid.origin
         if statistic.outside is Outside.CLAMP:
             return cells.astype(np.float64), inside
         support = np.arange(grid.low, grid.high + 1)
@@ -127,6 +125,16 @@ class Observation(Counted):
         """Return mean and variance of the contribution from the model's closed forms; rough where the unit is not small."""
         first, second = closed(self.model, self.statistic, theta, 2)
         return first, np.maximum(second - first**2, 0)
+
+
+def cell_table(statistic: BoundedSum | TableSum) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64]]:
+    """Return the grid indices and the upper edges of all cells but the last, and every cell's contribution."""
+    if isinstance(statistic, TableSum):
+        cells = statistic.cells
+        return cells.first + np.arange(cells.count - 1), cells.edges, statistic.rows[0]
+    grid = statistic.grid
+    indices = np.arange(grid.lower, grid.upper + 1)
+    return indices[:-1], np.asarray((indices[:-1] + 0.5) * grid.unit, dtype=np.float64), indices - grid.origin
 
 
 def outer_edges(model: Any, bounds: Bounds) -> tuple[float, float]:
@@ -162,8 +170,8 @@ def probabilities(
 
 def of_table(model: Any, statistic: TableSum, *theta: Floats) -> tuple[Floats, Floats]:
     """Return the probabilities of a table's cells [theta, cell], and of a record outside the bounds [theta], 0 when clamping."""
-    cells = statistic.cells
-    return probabilities(model, statistic, cells.first + np.arange(cells.count - 1), cells.edges, *theta)
+    indices, edges, _ = cell_table(statistic)
+    return probabilities(model, statistic, indices, edges, *theta)
 
 
 def _gather(inside: Floats, tails: Floats, places: NDArray[np.int64], zero: int, size: int) -> Floats:

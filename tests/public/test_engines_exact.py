@@ -16,8 +16,8 @@ from dp_dask.core.priors import Beta
 from dp_dask.core.privacy import Neighbours
 from dp_dask.public.characteristic import frequencies
 from dp_dask.public.engines import edgeworth, guide, lattice
-from dp_dask.public.grid import find_cells
 from dp_dask.public.infer import infer
+from dp_dask.public.zoom import find_cells
 
 every_model = pytest.mark.parametrize("case", CASES, ids=IDS)
 every_outside = pytest.mark.parametrize("outside", list(Outside))

@@ -12,8 +12,9 @@ from scipy import special, stats
 from dp_dask.core.bounds import Outside
 from dp_dask.core.priors import Gamma, Normal
 from dp_dask.public.engines import edgeworth, guide, lattice
-from dp_dask.public.grid import Cells, GridPosterior, find_cells, tabulate
+from dp_dask.public.grid import Cells, GridPosterior, tabulate
 from dp_dask.public.simulation import simulate
+from dp_dask.public.zoom import find_cells
 
 every_model = pytest.mark.parametrize("case", CASES, ids=IDS)
 every_outside = pytest.mark.parametrize("outside", list(Outside))

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.priors import Prior
-from dp_dask.public.grid import GridPosterior, Guide
+from dp_dask.public.grid import GridPosterior
 from dp_dask.public.normal_laplace import log_density
 from dp_dask.public.observation import Observation
 from dp_dask.public.plane import PlanePosterior
+from dp_dask.public.zoom import Guide
 
 __all__ = ["CHAINS", "Engine", "Inference", "guide", "independent", "thinning"]
 

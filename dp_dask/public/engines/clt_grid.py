@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.errors import InferenceError
-from dp_dask.public import grid, plane
+from dp_dask.public import grid, plane, zoom
 from dp_dask.public.engines import CHAINS, SMALLEST_VARIANCE, Inference
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.modes import Box
@@ -44,7 +44,7 @@ def tabulated(rng: np.random.Generator, observation: JointObservation, prior: An
         msg = f"engine clt_grid serves two sums and one or two parameters, not {len(observation.y)} and {n_parameters}: use auto"
         raise InferenceError(msg)
     if n_parameters == 1:
-        cells = grid.find_cells(prior, _guide(observation))
+        cells = zoom.find_cells(prior, _guide(observation))
         return grid.tabulate(prior, lambda theta: log_likelihood(observation, theta[:, None]), cells)
 
     def density(v: Floats) -> Floats:
@@ -102,7 +102,7 @@ def error_estimate(observation: JointObservation, theta: Floats) -> float:
     return float(min(np.sum(OF_SKEWNESS / 6 * np.abs(skewness) + OF_KURTOSIS / 24 * np.abs(kurtosis)), 1.0))
 
 
-def _guide(observation: JointObservation) -> grid.Guide:
+def _guide(observation: JointObservation) -> zoom.Guide:
     """Return a rough likelihood of one parameter from the first sum alone."""
     y, scale, n = np.array(observation.y, dtype=np.float64), observation.scale, observation.n_guess
     n_sd = observation.n_sd
@@ -113,7 +113,7 @@ def _guide(observation: JointObservation) -> grid.Guide:
         return n * mean[:, 0], variance + SMALLEST_VARIANCE * scale**2
 
     # The first sum leads the zoom: what it leaves open is kept, and the second one decides there.
-    return grid.Guide(
+    return zoom.Guide(
         moments=spread,
         log_density=lambda mean, variance: log_density_1d(y[0] - mean, np.sqrt(variance), scale),
         noise=2 * scale**2,

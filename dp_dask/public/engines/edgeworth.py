@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from dp_dask.core.priors import Prior
 from dp_dask.public.engines import SMALLEST_VARIANCE, Inference, guide, independent
-from dp_dask.public.grid import Cells, GridPosterior, find_cells, tabulate
+from dp_dask.public.grid import Cells, GridPosterior, tabulate
 from dp_dask.public.moments import closed
 from dp_dask.public.normal_laplace import branches
 from dp_dask.public.observation import Moments, Observation
+from dp_dask.public.zoom import find_cells
 
 __all__ = ["plugin", "tabulated"]
 
 Floats = NDArray[np.float64]
-WINDOW = 40.0  # noise scales of the count on each side of a private n
-MOST_COUNTS = 512
+PANELS, PER_PANEL = (0.0, 0.5, 1.5, 3.5, 7.0, 12.0, 19.0, 28.0), 6  # in noise scales of the count, on each side of its kink
+MOST_COUNTS = 64
 SMALL_NOISE = 1 / 30  # noise scale over sd of S
 PROBES, CLOSE = 6, 1e-3
 SMALLEST = 1e-12  # of the plain density: the corrected one may not fall below
@@ -41,16 +42,17 @@ def tabulated(observation: Observation, prior: Prior, cells: Cells) -> tuple[Gri
     That distance predicts the error of the plain one within 1.1 times from n = 30, and bounds the corrected one's
     from above, 3 to 30 times too large.
     """
-    last = (np.zeros(1), np.zeros(1))
+    seen: list[tuple[Floats, Floats]] = []
 
     def likelihood(theta: Floats) -> Floats:
-        nonlocal last
         plain, corrected = _log_likelihood(observation, theta)
-        last = theta, corrected - plain
+        seen.append((theta, corrected - plain))
         return corrected
 
     corrected = tabulate(prior, likelihood, cells)
-    weights = corrected.weights * np.exp(-np.interp(corrected.theta, *last))
+    theta, moved = (np.concatenate(values) for values in zip(*seen, strict=True))
+    order = np.argsort(theta)
+    weights = corrected.weights * np.exp(-np.interp(corrected.theta, theta[order], moved[order]))
     return corrected, corrected.distance(GridPosterior(prior, corrected.cells, weights / weights.sum()))
 
 
@@ -91,20 +93,27 @@ def _moments(observation: Observation, theta: Floats) -> Moments:
 
 
 def _private_counts(observation: Observation) -> tuple[Floats, Floats]:
-    """Return the n that the noisy count leaves possible, and the log of prior times noise density of each.
+    """Return values of n and the log of each one's weight, prior and noise density.
 
-    Where there are more than 512, every k-th is taken, from the middle on: the noise's kink lies on a node, and between nodes
-    the likelihood hardly changes.
+    Every n that the noisy count leaves possible; or, where there are many, the nodes of a Gauss-Legendre rule of six points on
+    panels on both sides of the noise's kink, between which the likelihood is smooth.
     """
     count = observation.count or 0
     weight, scale = observation.statistic.count_weight, observation.scale
-    reach = WINDOW * scale / weight
-    middle = max(round(count / weight), 0)
-    step = max(math.ceil(2 * reach / MOST_COUNTS), 1)
-    first = middle - step * min(math.ceil(reach / step), middle // step)
-    counts = np.arange(first, middle + reach + step, step, dtype=np.float64)
+    kink, spread = count / weight, scale / weight
+    first, last = max(kink - PANELS[-1] * spread, 0), max(kink, 0) + PANELS[-1] * spread
+    if last - first <= MOST_COUNTS:
+        counts = np.arange(math.ceil(first), last + 1)
+        log_weights = np.zeros(len(counts))
+    else:
+        sides = np.array([-1.0, 1.0])[:, None] * np.array(PANELS)
+        edges = np.unique(np.maximum(kink + spread * sides, 0))
+        x, w = np.polynomial.legendre.leggauss(PER_PANEL)
+        half = np.diff(edges)[:, None] / 2
+        counts = (edges[:-1, None] + half * (1 + x)).ravel()
+        log_weights = np.log((half * w).ravel())
     g = 1.0 if observation.expected_n is None else observation.expected_n / (observation.expected_n + 1)
-    return counts, counts * math.log(g) - np.abs(count - weight * counts) / scale
+    return counts, log_weights + counts * math.log(g) - np.abs(count - weight * counts) / scale
 
 
 def _density(observation: Observation, moments: Moments, n: Floats | float) -> tuple[Floats, Floats]:
