@@ -35,13 +35,13 @@ from dp_dask.public.infer import infer
 from dp_dask.public.simulation import Width, expected_widths, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from calibration_cells import CATEGORICAL, Cell
-from cases import CASES, JOINT_CASES, Case, observation
+from cases import CASES, JOINT_CASES, SENSIBLE, Case, observation
 
 DRAWS = 4000
 CHAINS, SWEEPS, WARMUP = 100, 400, 100  # of the array of chains
@@ -236,9 +236,16 @@ def print_widths(replicates: int) -> None:
                 texts[i] += f"{statistics.median(width.private for width in widths):>10.4f}" + _beside(widths)
         for parameter, text in zip(case.model.parameters, texts, strict=True):
             print(f"{f'{case.name} {parameter}':<30}{text}")
+    print("public n, bounds that 1 % of the records exceed and a prior that knows as much:")
+    for case in SENSIBLE:
+        like = observation(case, n=1000, epsilon=1.0, outside=Outside.CLAMP)
+        rng = np.random.default_rng(1)
+        widths = [expected_widths(rng, like, case.prior, 1)[0] for _ in range(10 * replicates)]
+        text = f"{statistics.median(width.private for width in widths):>10.4f}" + _beside(widths)
+        print(f"{f'{case.name} {case.bounds.lower:g} to {case.bounds.upper:g}':<30}{text}")
 
 
-def _beside(widths: tuple[Width, ...]) -> str:
+def _beside(widths: Sequence[Width]) -> str:
     exact = [width.non_private for width in widths if width.non_private is not None]
     ratios = [width.ratio for width in widths if width.ratio is not None]
     return f"{statistics.median(exact):>10.4f}{statistics.median(ratios):>8.2f}" if exact else f"{'-':>10}{'-':>8}"

@@ -62,6 +62,12 @@ JOINT_CASES = [
     Case("lognormal", {}, NormalInverseGamma(0, 0.3, 3, 3), Bounds(0.02, 50), ((0.3, 1.0), (-3.0, 0.2), (4.0, 3.0))),
     Case("normal_mu_sigma", {}, NormalInverseGamma(0, 0.1, 2, 2), Bounds(-9, 9), ((0.4, 1.2), (-8.0, 0.3), (3.0, 9.0))),
 ]
+# Bounds beyond which about 1 % of the records lie, with a prior that knows the parameter's magnitude as their choice does.
+SENSIBLE = [
+    Case("bernoulli", {}, Beta(1, 1), Bounds(0, 1), ()),
+    Case("exponential", {}, Gamma(8, 2), Bounds(0, 1.2), ()),
+    Case("poisson", {}, Gamma(8, 1), Bounds(0, 16), ()),
+]
 JOINT_IDS = [case.name for case in JOINT_CASES]
 BY_NAME = {case.name: case for case in [*CASES, *JOINT_CASES]}
 
