@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dp_dask.core.dirichlet import dirichlet
 from dp_dask.public.simplex import nearest_counts
 
-__all__ = ["chains"]
+__all__ = ["chains", "thinning"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,7 +26,7 @@ def chains(rng: np.random.Generator, y: Ints, alpha: Floats, scale: float, n: in
     given the counts is Dirichlet(alpha + S), S moved to the nearest counts that n records can have. Every k-th sweep is kept, k
     predicted from the information that the release holds at the prior mean.
     """
-    thin = _thinning(alpha, scale, n)
+    thin = thinning(alpha, scale, n)
     p = dirichlet(rng, np.tile(alpha, (len(y), 1)))
     counts = n * p
     draws = np.empty((len(y), n_draws, len(alpha)))
@@ -57,7 +57,7 @@ def _counts(rng: np.random.Generator, y: Ints, p: Floats, omega: Floats, n: int)
     return drawn + n * p * (solved - (p * solved).sum(axis=1, keepdims=True))
 
 
-def _thinning(alpha: Floats, scale: float, n: int) -> int:
+def thinning(alpha: Floats, scale: float, n: int) -> int:
     """Return sweeps between kept draws, as ``engines.thinning``: n + A + 1 over n / (1 + r) + A + 1, r the noise's share."""
     total = float(alpha.sum())
     p = float(alpha.min()) / total

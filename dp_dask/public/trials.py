@@ -60,13 +60,14 @@ class Trial:
             msg = f"{method} needs the conjugate prior {like.model.prior_type.__name__}"
             raise InferenceError(msg)
         if isinstance(like, CountsObservation):
+            alpha = np.array(prior.alpha)
             if method == "augment":
-                msg = "augment serves models of one parameter only"
-                raise InferenceError(msg)
-            return gibbs_counts.chains(rng, y, np.array(prior.alpha), like.scale, like.n or 0, n_draws)
+                thin = gibbs_counts.thinning(alpha, like.scale, like.n or 0)
+                return augment.chains(rng, like, prior, y, n_draws, thin=thin)[0]
+            return gibbs_counts.chains(rng, y, alpha, like.scale, like.n or 0, n_draws)
         thin = thinning(like, prior)
         if method == "augment":
-            return augment.chains(rng, like, prior, y, n_draws, thin=thin)[0][:, :, None]
+            return augment.chains(rng, like, prior, y, n_draws, thin=thin)[0]
         return gibbs.chains(rng, like, prior, y.astype(np.float64), n_draws, thin=thin, warmup=GIBBS_WARMUP * thin)[:, :, None]
 
 

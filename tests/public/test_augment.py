@@ -7,15 +7,23 @@ a right engine fails with probability 3e-5.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from cases import BY_NAME, observation
+from scipy import special
 
 from dp_dask.core.bounds import Outside
+from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.priors import Gamma, Normal
 from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import InferenceError
+from dp_dask.models.categorical import plugin as categorical
+from dp_dask.public import augment_counts, gibbs_counts
+from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import augment, gibbs, thinning
 from dp_dask.public.infer import infer
 from dp_dask.public.simulation import simulate
@@ -43,6 +51,7 @@ def test_chains_have_the_mean_and_sd_of_the_exact_posterior(name, outside, n, ep
     exact = infer(rng, like, prior, 4, "lattice").grid
     thin = thinning(like, prior)
     draws, rate = augment.chains(rng, like, prior, np.full(N_CHAINS, like.y), 40, thin=thin)
+    draws = draws[:, :, 0]
     assert rate > math.exp(-epsilon)
     assert np.abs(z_scores(draws, exact)).max() < 5
     narrow = exact.mean + 0.85 * (draws - exact.mean)
@@ -99,7 +108,7 @@ def test_thinned_draws_are_nearly_independent(sampler):
         y = np.array([simulate(rng, like, rate).observation.y for rate in prior.rvs(rng, 200)])
         thin = thinning(like, prior)
         if sampler is augment:
-            draws, _ = augment.chains(rng, like, prior, y, 20, thin=thin)
+            draws = augment.chains(rng, like, prior, y, 20, thin=thin)[0][:, :, 0]
         else:
             draws = gibbs.chains(rng, like, prior, y.astype(float), 20, thin=thin, warmup=10 * thin)
         centred = draws - draws.mean(axis=1, keepdims=True)
@@ -131,3 +140,36 @@ def test_records_beyond_float64_are_an_error_and_never_a_posterior():
     like = observation(BY_NAME["pareto"], n=5, epsilon=1.0)
     with pytest.raises(InferenceError, match="beyond float64"):
         augment.chains(np.random.default_rng(1), like, Gamma(0.1, 10), np.full(50, like.y), 50, thin=5)
+
+
+@pytest.mark.parametrize(("n", "y"), [(4, (5, -2, 1)), (6, (1, 2, 9)), (30, (12, 14, 9))])
+def test_categories_have_the_moments_of_the_exact_posterior(n, y):
+    """Against every vector of counts that n records can have; 15 % too narrow fails."""
+    alpha, scale = np.array([0.7, 1.5, 3.0]), 2.5
+    counts = np.array([(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)])
+    log_weight = (special.gammaln(alpha + counts) - special.gammaln(counts + 1)).sum(axis=1)
+    log_weight -= np.abs(np.array(y) - counts).sum(axis=1) / scale
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    means = (alpha + counts) / (alpha.sum() + n)
+    exact = weight @ means
+    square = weight @ (means * (1 - means) / (alpha.sum() + n + 1) + means**2) - exact**2
+    thin = gibbs_counts.thinning(alpha, scale, n)
+    draws, rate = augment_counts.chains(np.random.default_rng(n), np.tile(y, (N_CHAINS, 1)), alpha, scale, n, 40, thin=thin)
+    assert rate > math.exp(-2 / scale)
+    scores = [z_scores(draws[:, :, k], SimpleNamespace(mean=exact[k], sd=math.sqrt(square[k]))) for k in range(3)]
+    assert np.abs(scores).max() < 5
+    narrow = exact + 0.85 * (draws - exact)
+    scores = [z_scores(narrow[:, :, k], SimpleNamespace(mean=exact[k], sd=math.sqrt(square[k]))) for k in range(3)]
+    assert np.abs(scores).max() > 5
+
+
+def test_categories_through_the_engine():
+    asked = CategoryCounts(column="x", categories=("a", "b"))
+    like = CountsObservation(model=categorical(("a", "b")), statistic=asked, n=20, scale=2.0, y=(15, 4), expected_n=None)
+    found = infer(np.random.default_rng(2), like, Dirichlet((1.0, 1.0)), 4000, "augment")
+    exact = infer(np.random.default_rng(3), like, Dirichlet((1.0, 1.0)), 4000, "auto")
+    assert found.draws.shape == exact.draws.shape
+    assert found.draws[..., 0].mean() == pytest.approx(exact.draws[..., 0].mean(), abs=0.03)  # 5 standard errors, ESS 400
+    with pytest.raises(InferenceError, match="augment serves a public n only"):
+        infer(np.random.default_rng(2), replace(like, n=None), Dirichlet((1.0, 1.0)), 4, "augment")

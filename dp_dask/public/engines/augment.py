@@ -6,11 +6,15 @@ theta. Its cost grows with n, and chains mix slowly: a cross-check of the other 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
+from dp_dask.public import augment_counts, gibbs_counts
+from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import CHAINS, Inference, thinning
 from dp_dask.public.observation import Observation
 
@@ -23,28 +27,42 @@ LONGEST_THIN = 200
 ADVISED, MOST_RECORDS = 10**3, 10**5
 
 
-def augment(rng: np.random.Generator, observation: Observation, prior: Prior, n_draws: int) -> Inference:
+def augment(rng: np.random.Generator, observation: Observation | CountsObservation, prior: Any, n_draws: int) -> Inference:
     """Run four chains, thinned by the autocorrelation time that the release's share of information predicts."""
-    _check(observation, prior)
-    predicted = thinning(observation, prior)
+    predicted = _thinning(observation, prior)
     thin = min(predicted, LONGEST_THIN)
-    y = np.full(CHAINS, observation.y)
+    y = np.array([observation.y] * CHAINS, dtype=np.int64)
     draws, rate = chains(rng, observation, prior, y, -(-n_draws // CHAINS), thin=thin)
     slow = f" (its chains need {predicted} to forget: look at ESS)" if thin < predicted else ""
     many = "; n is above a thousand: prefer auto" if (observation.n or 0) > ADVISED else ""
     reason = f"asked for, a cross-check for n up to {ADVISED}; every {thin}th sweep kept{slow}, {rate:.0%} of offers taken{many}"
-    return Inference(engine="augment", reason=reason, draws=draws[:, :, None], error=None)
+    return Inference(engine="augment", reason=reason, draws=draws, error=None)
 
 
 def chains(
-    rng: np.random.Generator, observation: Observation, prior: Prior, y: Ints, n_draws: int, *, thin: int
+    rng: np.random.Generator,
+    observation: Observation | CountsObservation,
+    prior: Any,
+    y: Ints,
+    n_draws: int,
+    *,
+    thin: int,
 ) -> tuple[Floats, float]:
-    """Run one chain for each noisy sum y [chain], in grid units, all else as in the observation.
+    """Run one chain for each noisy sum y [chain], in grid units, or counts y [chain, K], all else as in the observation.
 
-    Returns draws [chain, draw] and the share of offers that were taken. Raises InferenceError for a private n, a prior that is
-    not conjugate, more than 1e5 records, or records that float64 cannot hold.
+    Returns draws [chain, draw, parameter] and the share of offers that were taken. Raises InferenceError for a private n, a
+    prior that is not conjugate, more than 1e5 records, or records that float64 cannot hold.
     """
     n = _check(observation, prior)
+    if isinstance(observation, CountsObservation):
+        return augment_counts.chains(rng, y, np.array(prior.alpha), observation.scale, n, n_draws, thin=thin)
+    draws, rate = _of_sums(rng, observation, prior, y, n, n_draws, thin=thin)
+    return draws[:, :, None], rate
+
+
+def _of_sums(
+    rng: np.random.Generator, observation: Observation, prior: Prior, y: Ints, n: int, n_draws: int, *, thin: int
+) -> tuple[Floats, float]:
     model = observation.model
     theta = prior.rvs(rng, len(y))
     records, contributions = _offer(rng, observation, theta, n)
@@ -92,7 +110,14 @@ def _offer(rng: np.random.Generator, observation: Observation, theta: Floats, n:
     return observation.model.statistic(x).reshape(shape), observation.statistic.contributions(x).reshape(shape)
 
 
-def _check(observation: Observation, prior: Prior) -> int:
+def _thinning(observation: Observation | CountsObservation, prior: Any) -> int:
+    n = _check(observation, prior)
+    if isinstance(observation, CountsObservation):
+        return gibbs_counts.thinning(np.array(prior.alpha), observation.scale, n)
+    return thinning(observation, prior)
+
+
+def _check(observation: Observation | CountsObservation, prior: Any) -> int:
     """Return the public n."""
     n = observation.n
     if n is None:
