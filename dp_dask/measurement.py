@@ -17,6 +17,7 @@ from dp_dask.core.grid import MAX_CELLS, MAX_PRIVATE_RECORDS, MOST_CELLS, check_
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.names import NAME, is_name
+from dp_dask.core.pooled import Pooled, PooledGroups
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
@@ -90,6 +91,9 @@ def for_report(model: Any, prior: Any, statistic: AnyStatistic) -> tuple[Any, An
     if not isinstance(statistic, GroupedSum):
         return model, prior
     groups = statistic.by.categories
+    if isinstance(prior, Pooled):
+        name = prior.name(model.parameters[0])
+        return GroupedModel(model, groups, (f"{name}_mean", f"{name}_sd")), PooledGroups(prior, len(groups))
     return GroupedModel(model, groups), Independent((prior,) * len(groups))
 
 
@@ -139,7 +143,9 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     bounds = model.natural_bounds if has_bounds and model is not None else None
     if "bounds" in values:
         bounds = _bounds(values["bounds"], model or cls, f"{path}.bounds", faults)
-    prior = make_prior(model, values["prior"], f"{path}.prior", faults) if model is not None and "prior" in values else None
+    prior = None
+    if model is not None and "prior" in values:
+        prior = make_prior(model, values["prior"], f"{path}.prior", faults, is_grouped="group_by" in values)
     by = build(GroupBy, values["group_by"], f"{path}.group_by", faults) if "group_by" in values else None
     if by is not None and hasattr(model, "features"):
         faults.add(f"{path}.group_by", f"serves models of one parameter and one sum, which {model_name} is not")

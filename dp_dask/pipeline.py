@@ -140,10 +140,13 @@ def infer_from(
     for name, published in publication.measurements.items():
         model = make_model(published.model, published.known, f"measurements.{name}.model", faults)
         given = (priors or {}).get(name, published.prior)
-        prior = make_prior(model, given, f"prior of {name}", faults) if model is not None else None
+        statistic = published.release.request.statistic
+        prior = None
+        if model is not None:
+            prior = make_prior(model, given, f"prior of {name}", faults, is_grouped=isinstance(statistic, GroupedSum))
         if model is None or prior is None:
             continue
-        model, prior = for_report(model, prior, published.release.request.statistic)
+        model, prior = for_report(model, prior, statistic)
         posteriors.append(_infer_one(name, published, model, prior, n_draws, engine))
     if faults.problems:
         raise ConfigError(faults.problems)

@@ -8,18 +8,24 @@ from typing import Any
 from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core.continuous import SCIPY, Continuous
 from dp_dask.core.joint_priors import Independent
+from dp_dask.core.pooled import Pooled
 from dp_dask.core.prior_kinds import KINDS, Domain, check_kind, describe, kind_of, make, outside
 from dp_dask.core.spellings import named_by, respell
 
-__all__ = ["make_prior", "plain_prior"]
+__all__ = ["POOLED", "make_prior", "plain_prior"]
+
+POOLED = "pooled"  # the kind of a prior that groups share
 
 
-def make_prior(model: Any, given: Any, path: str, faults: Faults) -> Any:
+def make_prior(model: Any, given: Any, path: str, faults: Faults, *, is_grouped: bool = False) -> Any:
     """Make the prior of a model from its entry; None where there was a fault.
 
     ``{alpha: 1, beta: 1}`` is the conjugate prior, ``{kind: lognormal, mu: 0, sigma: 1}`` any other; of several parameters
-    ``{mu: {kind: .., ..}, sigma: {kind: .., ..}}`` are independent priors.
+    ``{mu: {kind: .., ..}, sigma: {kind: .., ..}}`` are independent priors. Groups may share one,
+    ``{kind: pooled, mean: {kind: .., ..}, sd: {kind: .., ..}}``.
     """
+    if isinstance(given, dict) and given.get("kind") == POOLED:
+        return _pooled(model, given, path, faults, is_grouped=is_grouped)
     if hasattr(model, "expand_prior"):
         try:
             given = model.expand_prior(given)
@@ -31,6 +37,26 @@ def make_prior(model: Any, given: Any, path: str, faults: Faults) -> Any:
     if len(model.parameters) == 1:
         return _one(model.parameters[0], model.domains[0], kind_of(model.prior_type), given, path, faults)
     return _several(model, given, path, faults)
+
+
+def _pooled(model: Any, given: dict[str, Any], path: str, faults: Faults, *, is_grouped: bool) -> Pooled | None:
+    """Make a prior that groups share, from those of the mean and the sd of their parameter's coordinate."""
+    values = check_keys(given, path, ["kind", "mean", "sd"], ["mean", "sd"], faults)
+    if not is_grouped:
+        faults.add(
+            path, "kind: pooled is a prior that groups share, and this measurement has none: give group_by or another prior"
+        )
+    if len(model.parameters) != 1 or not hasattr(model, "domains"):
+        faults.add(path, "kind: pooled serves models of one parameter")
+    hyper: tuple[tuple[str, Domain], ...] = (("mean", "real"), ("sd", "positive"))
+    mean, sd = (_one(key, domain, None, values[key], f"{path}.{key}", faults) if key in values else None for key, domain in hyper)
+    if mean is None or sd is None or not is_grouped or len(model.parameters) != 1:
+        return None
+    try:
+        return Pooled(model.domains[0], mean, sd)
+    except ValueError as error:
+        faults.add(path, str(error))
+        return None
 
 
 def _several(model: Any, given: Any, path: str, faults: Faults) -> Any:
@@ -109,6 +135,8 @@ def _scipy_numbers(given: dict[str, Any], path: str, faults: Faults) -> dict[str
 
 def plain_prior(model: Any, prior: Any) -> dict[str, Any]:
     """Return the entry that ``make_prior`` makes this prior from."""
+    if isinstance(prior, Pooled):
+        return {"kind": POOLED, "mean": describe(prior.mean_prior), "sd": describe(prior.sd_prior)}
     if isinstance(prior, Independent):
         return {name: describe(one) for name, one in zip(model.parameters, prior.priors, strict=True)}
     if isinstance(prior, Continuous) or not isinstance(prior, model.prior_type):

@@ -14,6 +14,7 @@ from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
 from dp_dask.measurement import Privacy
 from dp_dask.model import MODELS
+from dp_dask.prior import POOLED
 from dp_dask.public.infer import ENGINES
 
 __all__ = ["schema"]
@@ -27,6 +28,13 @@ GROUP_BY = {
 }
 POSITIVE = {"exclusiveMinimum": 0}
 PRIOR = "#/$defs/prior"
+POOLED_PRIOR = {
+    "type": "object",
+    "description": "shared by groups: of the mean and the sd of their parameter, of its log or logit where it is bounded",
+    "properties": {"kind": {"const": POOLED}, "mean": {"$ref": PRIOR}, "sd": {"$ref": PRIOR}},
+    "required": ["kind", "mean", "sd"],
+    "additionalProperties": False,
+}
 SCIPY_PRIOR = {
     "type": "object",
     "properties": {
@@ -98,7 +106,7 @@ def _prior(model: Any) -> dict[str, Any]:
     if not hasattr(model, "domains"):
         return {"type": "object"}
     if len(model.parameters) == 1:
-        return {"oneOf": [_dataclass(model.prior_type), {"$ref": PRIOR}]}
+        return {"oneOf": [_dataclass(model.prior_type), {"$ref": PRIOR}, POOLED_PRIOR]}
     each = _mapping({name: {"$ref": PRIOR} for name in model.parameters}, list(model.parameters))
     return each if model.prior_type is Independent else {"oneOf": [_dataclass(model.prior_type), each]}
 

@@ -14,6 +14,7 @@ from prior_examples import EXAMPLES, IDS
 from dp_dask.build import Faults
 from dp_dask.core import plugins
 from dp_dask.core.joint_priors import Independent, NormalInverseGamma
+from dp_dask.core.pooled import Pooled
 from dp_dask.core.prior_kinds import make
 from dp_dask.core.priors import Beta, Gamma, Normal
 from dp_dask.prior import make_prior, plain_prior
@@ -56,6 +57,58 @@ def test_every_form_is_read_and_written_back(model, text, wanted):
     again = Faults(Path())
     assert make_prior(model, told, "prior", again) == wanted
     assert again.problems == []
+
+
+POOLED = "{kind: pooled, mean: {kind: normal, mu: 1, sigma: 2}, sd: {kind: half_normal, sigma: 0.5}}"
+
+
+@pytest.mark.parametrize(("model", "domain"), [(EXPONENTIAL, "positive"), (BERNOULLI, "probability"), (NORMAL, "real")])
+def test_a_prior_that_groups_share_is_read_and_written_back(model, domain):
+    faults = Faults(Path())
+    prior = make_prior(model, parse(POOLED, "p"), "prior", faults, is_grouped=True)
+    assert prior == Pooled(domain, Normal(1, 2), make("half_normal", sigma=0.5))
+    assert str(prior) == "pooled(mean=Normal(mu=1.0, sigma=2.0), sd=half_normal(sigma=0.5))"
+    told = json.loads(json.dumps(plain_prior(model, prior), allow_nan=False))
+    assert make_prior(model, told, "prior", faults, is_grouped=True) == prior
+    assert faults.problems == []
+
+
+POOLED_FAULTS = [
+    ("{kind: pooled, mean: {kind: normal, mu: 0, sigma: 1}}", "prior.sd: is missing; it has no default, write it down"),
+    ("{kind: pooled, sd: {kind: half_normal, sigma: 1}}", "prior.mean: is missing; it has no default, write it down"),
+    (POOLED.replace("sd:", "spread:"), "prior.spread: unknown key; known keys: kind, mean, sd"),
+    (
+        POOLED.replace("half_normal", "half_normol"),
+        "prior.sd.kind: unknown kind of prior 'half_normol'; did you mean 'half_normal'?",
+    ),
+    (POOLED.replace("sigma: 0.5", "scale: 0.5"), "prior.sd.scale: half_normal takes sigma"),
+    (POOLED.replace("sigma: 0.5", "sigma: 0"), "prior.sd: sigma is 0.0; it must be a positive finite number"),
+    (
+        POOLED.replace("half_normal,", "normal, mu: 0,"),
+        "prior.sd: prior outside the support: sd lies in (0, inf), Normal(mu=0.0, sigma=0.5) in (-inf, inf)",
+    ),
+    (POOLED.replace("half_normal, sigma", "half_cauchy, beta"), "give mean and sd priors with lighter tails"),
+    ("{kind: pooled, mean: 0, sd: 1}", "prior.mean: is empty; give {kind: .., ..}"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), POOLED_FAULTS, ids=[text for text, _ in POOLED_FAULTS])
+def test_every_fault_of_a_shared_prior_is_told_once(text, message):
+    faults = Faults(Path())
+    assert make_prior(EXPONENTIAL, parse(text, "p"), "prior", faults, is_grouped=True) is None
+    told = [str(fault) for fault in faults.problems if message in str(fault)]
+    assert len(told) == 1, faults
+
+
+def test_a_prior_that_groups_share_takes_groups_and_one_parameter():
+    prior, faults = read(EXPONENTIAL, POOLED)
+    assert prior is None
+    assert faults == [
+        "prior: kind: pooled is a prior that groups share, and this measurement has none: give group_by or another prior"
+    ]
+    again = Faults(Path())
+    assert make_prior(MU_SIGMA, parse(POOLED, "p"), "prior", again, is_grouped=True) is None
+    assert [str(fault) for fault in again.problems] == ["prior: kind: pooled serves models of one parameter"]
 
 
 @pytest.mark.parametrize(("kind", "numbers", "truth"), EXAMPLES, ids=IDS)
@@ -161,6 +214,7 @@ def test_every_form_of_the_file_fits_the_schema():
     forms = models["exponential"]["properties"]["prior"]["oneOf"]
     assert forms[0]["required"] == ["alpha", "beta"]
     assert forms[1] == {"$ref": "#/$defs/prior"}
+    assert forms[2]["required"] == ["kind", "mean", "sd"]
     kinds = {form["properties"]["kind"]["const"]: form for form in made["$defs"]["prior"]["oneOf"]}
     for kind, numbers, _ in EXAMPLES:
         form = kinds[kind]

@@ -12,7 +12,7 @@ from scipy import special
 
 from dp_dask.core.priors import FAR
 
-__all__ = ["Above", "Below", "Between", "Coordinate", "Line", "choose_coordinate"]
+__all__ = ["Above", "Below", "Between", "Coordinate", "Identity", "Line", "choose_coordinate"]
 
 Floats = NDArray[np.float64]
 SD = 1.97  # of a normal distribution, in units of the distance between its quantiles of 0.4 and 0.6
@@ -37,6 +37,28 @@ class Coordinate(Protocol):
     def log_slope(self, v: Floats) -> Floats:
         """Log of the parameter's derivative."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """theta = v."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The numbers whose squares float64 holds."""
+        return -math.exp(FAR / 2), math.exp(FAR / 2)
+
+    def parameter(self, v: Floats) -> Floats:
+        """Return v itself."""
+        return v
+
+    def coordinate(self, theta: Floats) -> Floats:
+        """Return theta itself."""
+        return theta
+
+    def log_slope(self, v: Floats) -> Floats:
+        """Return zeros."""
+        return np.zeros_like(v)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.joint_priors import Independent
+from dp_dask.core.pooled import PooledGroups
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
@@ -106,20 +107,25 @@ def diagnose(rng: np.random.Generator, observation: AnyObservation, prior: Any, 
 
 
 def _of_groups(
-    rng: np.random.Generator, observation: GroupedObservation, prior: Independent, inference: Inference
+    rng: np.random.Generator, observation: GroupedObservation, prior: Independent | PooledGroups, inference: Inference
 ) -> Diagnostics:
-    """Diagnose each group by itself; the least tail probability counts, times the number of groups."""
-    parts = list(zip(observation.of_groups, prior.priors, strict=True))
-    if len(parts) > MOST_GROUPS:
+    """Diagnose each group by itself; the least tail probability counts, times the number of groups.
+
+    No shares of the width are told of pooled groups: what a group lacks it has from the others.
+    """
+    groups, is_pooled = observation.of_groups, isinstance(prior, PooledGroups)
+    if len(groups) > MOST_GROUPS:
         return Diagnostics()
+    priors = (prior.pooled,) * len(groups) if isinstance(prior, PooledGroups) else prior.priors
+    draws = inference.draws[:, :, len(observation.model.shared) :]
     made = [
-        diagnose(rng, each, of_group, replace(inference, draws=inference.draws[:, :, j : j + 1], grid=None))
-        for j, (each, of_group) in enumerate(parts)
+        diagnose(rng, each, of_group, replace(inference, draws=draws[:, :, j : j + 1], grid=None))
+        for j, (each, of_group) in enumerate(zip(groups, priors, strict=True))
     ]
     return Diagnostics(
         noise_ratio=tuple(one.noise_ratio[0] for one in made),
-        noise_share=tuple(one.noise_share[0] for one in made),
-        bounds_share=tuple(one.bounds_share[0] for one in made),
+        noise_share=() if is_pooled else tuple(one.noise_share[0] for one in made),
+        bounds_share=() if is_pooled else tuple(one.bounds_share[0] for one in made),
         prior_p=_least([one.prior_p for one in made]),
         posterior_p=_least([one.posterior_p for one in made]),
     )

@@ -7,13 +7,14 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from dp_dask.core import plugins
+from dp_dask.core.pooled import PooledGroups
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
-from dp_dask.public.engines import Inference, edgeworth, guide, independent, lattice
+from dp_dask.public.engines import CHAINS, Inference, edgeworth, guide, independent, lattice
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.grid import FINE, STRIDE, GridPosterior
-from dp_dask.public.groups import GroupedObservation, infer_groups
+from dp_dask.public.groups import GroupedObservation, infer_groups, infer_pooled
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.joint_auto import infer_jointly
 from dp_dask.public.moments import closed
@@ -60,6 +61,8 @@ def check_engine(name: str) -> None:
 
 def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_draws: int, engine: str = AUTO) -> Inference:
     """Draw from p(theta | release); raises InferenceError where the engine cannot serve the model."""
+    if isinstance(observation, GroupedObservation) and isinstance(prior, PooledGroups):
+        return infer_pooled(rng, lambda each, of_group: infer(rng, each, of_group, CHAINS, engine), observation, prior, n_draws)
     if isinstance(observation, GroupedObservation):
         return infer_groups(lambda each, of_group: infer(rng, each, of_group, n_draws, engine), observation, prior)
     if engine == AUTO and isinstance(observation, Observation):

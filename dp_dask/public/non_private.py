@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ FLAT: dict[type, Prior] = {
     Gamma: Gamma(1, 1e-300),
     Normal: Normal(0, 1e150),
 }  # so flat that no digits are lost to them
+LARGEST_LOGIT = 53 * math.log(2)  # of a float64 below 1
 
 
 def non_private(prior: Prior, model: Any, n: int, total: float) -> GridPosterior:
@@ -33,7 +35,8 @@ def non_private(prior: Prior, model: Any, n: int, total: float) -> GridPosterior
         with np.errstate(divide="ignore"):
             v = flat.coordinate(theta)
         if not isinstance(flat, Normal):
-            v = np.clip(v, -FAR, FAR)  # a probability may be rounded to 1
+            # A probability may be rounded to 1: a jump there from its largest logit to infinity would lead cubics astray.
+            v = np.clip(v, -FAR, LARGEST_LOGIT if isinstance(flat, Beta) else FAR)
         return updated.log_density(v) - flat.log_density(v)
 
     low, high = prior.coordinate_range()

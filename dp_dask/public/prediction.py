@@ -55,7 +55,7 @@ def predict(posterior: Posterior) -> list[Prediction]:
         return []
     if isinstance(observation, GroupedObservation):
         column, model = observation.statistic.within.column, observation.model.within
-        theta = draws.reshape(-1, draws.shape[2]).T
+        theta = draws[:, :, len(observation.model.shared) :].reshape(-1, len(observation.model.groups)).T
         with np.errstate(all="ignore"):
             records = [model.simulate(of_group, len(of_group), rng) for of_group in theta]
         groups = map(str, observation.model.groups)

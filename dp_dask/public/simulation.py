@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp_dask.core.dirichlet import Dirichlet
+from dp_dask.core.joint_priors import Independent
+from dp_dask.core.pooled import PooledGroups
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.gram_simulation import gram_widths, simulate_gram
@@ -24,6 +26,7 @@ from dp_dask.public.joint import JointObservation
 from dp_dask.public.non_private import non_private
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
+from dp_dask.public.pooling import pool
 from dp_dask.public.randomness import check_expected, discrete_laplace, draw_n
 
 __all__ = ["Pseudo", "Width", "expected_widths", "replicate_widths", "simulate"]
@@ -69,7 +72,8 @@ def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: 
     if isinstance(like, CountsObservation):
         return _simulate_counts(rng, like, np.asarray(theta), prior)
     if isinstance(like, GroupedObservation):
-        parts = [simulate(rng, each, value) for each, value in zip(like.of_groups, theta, strict=True)]
+        of_groups = theta[len(like.model.shared) :]
+        parts = [simulate(rng, each, value) for each, value in zip(like.of_groups, of_groups, strict=True)]
         y = tuple(value for part in parts for value in (part.observation.y, part.observation.count))
         return Pseudo(replace(like, y=y), sum(part.n for part in parts), [(part.n, part.total) for part in parts])
     if isinstance(like, GramObservation):
@@ -166,9 +170,7 @@ def _width(grid: Any, draws: Floats, *, has_sd: bool) -> Any:
 def _non_private(rng: np.random.Generator, like: AnyObservation, prior: Any, pseudo: Pseudo, *, has_sd: bool) -> Any:
     """Return the width [p] of the posterior from the records themselves, NaN where there is no way to it."""
     if isinstance(like, GroupedObservation):
-        groups = zip(like.of_groups, prior.priors, pseudo.total, strict=True)
-        parts = [_non_private(rng, each, one, Pseudo(each, *told), has_sd=has_sd) for each, one, told in groups]
-        return np.concatenate([np.atleast_1d(part) for part in parts])
+        return _non_private_groups(rng, like, prior, pseudo, has_sd=has_sd)
     if not hasattr(like.model, "update") and not isinstance(like, CountsObservation):
         return math.nan
     if not isinstance(prior, like.model.prior_type):
@@ -181,3 +183,19 @@ def _non_private(rng: np.random.Generator, like: AnyObservation, prior: Any, pse
     updated = like.model.update(prior, pseudo.n, pseudo.total)
     made = updated if isinstance(like, JointObservation) else type(prior)(*map(float, updated))
     return np.atleast_1d(made.sd)
+
+
+def _non_private_groups(
+    rng: np.random.Generator, like: GroupedObservation, prior: Independent | PooledGroups, pseudo: Pseudo, *, has_sd: bool
+) -> Any:
+    """The same of all groups."""
+    model = like.model
+    if isinstance(prior, Independent):
+        groups = zip(like.of_groups, prior.priors, pseudo.total, strict=True)
+        parts = [_non_private(rng, each, one, Pseudo(each, *told), has_sd=has_sd) for each, one, told in groups]
+        return np.concatenate([np.atleast_1d(part) for part in parts])
+    if not hasattr(model.within, "update"):
+        return math.nan
+    grids = [non_private(prior.pooled, model.within, n, total) for n, total in pseudo.total]
+    draws, _ = pool(rng, grids, prior.pooled, [str(group) for group in model.groups], DRAWS)
+    return _width(None, draws[None], has_sd=has_sd)
