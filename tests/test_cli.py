@@ -329,6 +329,7 @@ def test_infer_takes_another_prior_and_refuses_a_wrong_one(folder):
     for words, message in {
         ("--prior", "{alpha: 0, beta: 1}"): "alpha is 0.0",
         ("--prior", "{mu: 0}"): "unknown key",
+        ("--prior", "{kind: pooled, mean: {kind: normal, mu: 0, sigma: 1}, sd: {kind: exponential, lam: 1}}"): "give group_by",
         ("--measurement", "other"): "the release holds: m",
         ("--engine", "none"): "unknown engine 'none'",
     }.items():

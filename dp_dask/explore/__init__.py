@@ -14,6 +14,7 @@ import numpy as np
 from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.grouped import GroupedSum
+from dp_dask.core.pooled import Pooled
 from dp_dask.errors import ConfigError, InferenceError
 from dp_dask.explore.choose import choose, of_bounds, of_count, of_outside
 from dp_dask.explore.designs import Design, Setting, is_wider, within
@@ -130,4 +131,6 @@ def _warnings(own: Design) -> list[str]:
         found.append("the prior has no finite sd, hence no posterior has: widths are medians of half the central 68 % interval")
     if isinstance(own.measurement.request.statistic, GroupedSum):
         found.append("groups are alike before they are seen: one of them stands for all")
+    if isinstance(own.measurement.prior, Pooled):
+        found.append("widths are those of a group by itself: what it learns from the others is left out")
     return found
