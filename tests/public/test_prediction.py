@@ -92,6 +92,21 @@ def test_each_group_has_a_record_of_its_own():
     assert tree["posterior_predictive"]["m.record"].sizes == {"chain": 4, "draw": N // 4, "m.record_of": 2}
 
 
+def test_what_groups_share_is_no_group():
+    case = BY_NAME["exponential"]
+    within = observation(case, n=50, epsilon=1.0, neighbours=Neighbours.ADD_REMOVE).statistic
+    model = GroupedModel(case.model, ("a", "b"), ("log_rate_mean", "log_rate_sd"))
+    statistic = GroupedSum(within=within, by=CategoryCounts(column="g", categories=("a", "b")))
+    like = GroupedObservation(model=model, statistic=statistic, n=None, scale=9.0, y=(1, 2, 3, 4), expected_n=None)
+    draws = np.broadcast_to([-9.0, 1e-9, 0.5, 50.0], (4, N // 4, 4))
+    inference = Inference(engine="e", reason="", draws=draws, error=None)
+    posterior = replace(asked("m", np.ones(400)).posterior, observation=like, parameters=model.parameters, inference=inference)
+    found = predict(posterior)
+    assert [one.name for one in found] == ["m.record[a]", "m.record[b]"]
+    for one, rate in zip(found, (0.5, 50), strict=True):
+        assert stats.kstest(one.draws.ravel(), stats.expon(scale=1 / rate).cdf).pvalue > 1e-6
+
+
 def test_categories_are_not_predicted():
     counts = CountsObservation(model=None, statistic=None, n=3, scale=1.0, y=(1, 2), expected_n=None)
     assert predict(replace(asked("m", np.ones(400)).posterior, observation=counts)) == []
