@@ -27,7 +27,6 @@ RESOLVING = 16  # computed cells that the posterior must span before others are 
 FINE = 256  # cells, at least
 STRIDE = 4  # of the cells, how many share one evaluation of the likelihood
 INTERPOLATED = 3e-4  # nats, on average, by which interpolation may be wrong where it is checked
-HALVED = 8.0  # times less wrong, at least, are cubics over half the distance (16 in the limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,26 +185,21 @@ def _evaluate(prior: Prior, known: _Known, cells: Cells) -> tuple[Floats, bool]:
     computed, and where that would not do either, every cell.
     """
     v = cells.middle
-    error = math.inf
     for stride in (STRIDE, STRIDE // 2) if len(v) >= FINE // 2 else ():
         nodes = np.unique(np.append(np.arange(0, len(v), stride), len(v) - 1))
-        is_sure = error / HALVED <= INTERPOLATED
-        checks = np.setdiff1d(np.arange(stride // 2, len(v), 2 * stride), nodes)
-        asked = nodes if is_sure else np.union1d(nodes, checks)
+        checks = np.setdiff1d(np.arange(stride // 2, len(v), 2 * STRIDE), nodes)
+        asked = np.union1d(nodes, checks)
         values = known(v[asked])
-        if not np.isfinite(values).all():
+        density = _log_prior(prior, cells)[asked] + values
+        # Cubics over a peak that lies between nodes go astray.
+        if not np.isfinite(values).all() or np.count_nonzero(density >= density.max() - CUT) < RESOLVING:
             break
-        density = (_log_prior(prior, cells))[asked] + values
-        if np.count_nonzero(density >= density.max() - CUT) < RESOLVING:  # cubics over a peak between nodes go astray
-            break
-        of_node = np.isin(asked, nodes)
-        cubic = _cubics(v[nodes], values[of_node], v)
-        if not is_sure:
-            off = (cubic[asked] - values)[~of_node]
-            weights = np.exp(density[~of_node] - density[~of_node].max())
-            weights /= weights.sum()
-            error = float(weights @ np.abs(off - weights @ off))
-        if is_sure or error <= INTERPOLATED:
+        is_node = np.isin(asked, nodes)
+        cubic = _cubics(v[nodes], values[is_node], v)
+        error = (cubic[asked] - values)[~is_node]
+        weights = np.exp(density[~is_node] - density[~is_node].max())
+        weights /= weights.sum()
+        if weights @ np.abs(error - weights @ error) <= INTERPOLATED:
             cubic[asked] = values
             return cubic, True
     return known(v), False
