@@ -176,6 +176,11 @@ class _Known:
         found: Floats = self.values[np.searchsorted(self.v, v)]
         return found
 
+    def put_into(self, values: Floats, v: Floats) -> Floats:
+        """Replace the values at coordinates where the likelihood is known."""
+        at = np.minimum(np.searchsorted(self.v, v), len(self.v) - 1)
+        return np.where(self.v[at] == v, self.values[at], values)
+
 
 def _evaluate(prior: Prior, known: _Known, cells: Cells) -> tuple[Floats, bool]:
     """Return the log likelihood at each cell's midpoint, up to a constant, and whether it is smooth enough to interpolate.
@@ -200,8 +205,7 @@ def _evaluate(prior: Prior, known: _Known, cells: Cells) -> tuple[Floats, bool]:
         weights = np.exp(density[~is_node] - density[~is_node].max())
         weights /= weights.sum()
         if weights @ np.abs(error - weights @ error) <= INTERPOLATED:
-            cubic[asked] = values
-            return cubic, True
+            return known.put_into(cubic, v), True
     return known(v), False
 
 

@@ -66,7 +66,7 @@ def test_a_likelihood_with_a_kink_is_computed_in_every_cell():
             return np.where(theta > place, 2.0, 0.0)
 
         posterior = tabulate(prior, likelihood, cells)
-        assert sum(asked) >= len(posterior.cells)  # no point is asked for twice
+        assert sum(asked) > len(cells)  # each of them, and no point twice
         above = special.ndtr(-place) * math.exp(2)
         wanted = above / (above + special.ndtr(place))
         assert 1 - posterior.cdf(place) == pytest.approx(wanted, abs=0.02)  # a cell of 0.047 holds the step
