@@ -110,8 +110,10 @@ def _warnings(m: Measurement, n: int | None) -> list[str]:
     """Say what is allowed but seldom wanted."""
     statistic = m.request.statistic
     found = []
-    if getattr(statistic, "outside", None) is Outside.TRUNCATE and m.model.natural_bounds is None:
-        found.append("truncate: the posterior may have two modes; clamp is usually narrower")
+    is_truncated = getattr(statistic, "outside", None) is Outside.TRUNCATE and m.model.natural_bounds is None
+    if is_truncated and not getattr(statistic, "inside_weight", 0):
+        counted = ", or inside_count: true," if len(statistic.units) == 1 else ""
+        found.append(f"truncate: the posterior may have two modes; clamp{counted} is usually narrower")
     if isinstance(statistic, BoundedSum) and statistic.outside is Outside.TRUNCATE:
         grid = statistic.grid
         if grid.largest > 2 * (grid.upper - grid.lower):

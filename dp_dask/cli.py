@@ -115,7 +115,7 @@ def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) 
     pipeline = load(file, **replaced)
     with show.progress() as progress:
         result = run_pipeline(pipeline, progress=progress)
-    folder, summaries = write_run(result, pipeline.output)
+    folder, summaries = write_run(result, pipeline.output, pipeline.cluster)
     show.run(result, summaries, folder, as_json=as_json)
 
 

@@ -11,9 +11,8 @@ from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside, check_support
 from dp_dask.core.categories import CategoryCounts
-from dp_dask.core.cells import choose_cells
 from dp_dask.core.gram import GramSum, gram_sum
-from dp_dask.core.grid import MAX_CELLS, MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid, wanted_cells
+from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid, wanted_cells
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.names import NAME, is_name
@@ -21,16 +20,17 @@ from dp_dask.core.pooled import Pooled, PooledGroups
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
-from dp_dask.core.table_sum import TableSum, make_table
+from dp_dask.core.table_sum import TableSum
 from dp_dask.model import MODELS, find_class, known_names, make_model
 from dp_dask.prior import make_prior
 from dp_dask.public.gram_report import GramPrior
 from dp_dask.public.groups import GroupedModel
+from dp_dask.tables import inside_sum, table_sum
 from dp_dask.user_family import is_reference
 
-__all__ = ["GroupBy", "Measurement", "Privacy", "for_report", "make_measurements", "make_statistic", "redesign"]
+__all__ = ["INSIDE_SHARE", "GroupBy", "Measurement", "Privacy", "for_report", "make_measurements", "make_statistic", "redesign"]
 
-MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
+INSIDE_SHARE = 0.5  # of epsilon for the count of records inside, where the file says no more than that it is wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,7 @@ class Measurement:
     model: Any
     prior: Any
     request: Request
+    inside_count: float | None = None  # the share of epsilon that the count of records inside the bounds was asked for with
 
     @property
     def whole(self) -> tuple[Any, Any]:
@@ -132,13 +133,14 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     natural = getattr(cls, "natural_bounds", None)
     known = known_names(cls)
     of_one = [] if hasattr(cls, "bounded") else ["column"]  # a model of several columns names them itself
-    shared = ["model", *of_one, "epsilon", "prior", *(["bounds", "outside", "group_by"] if has_bounds else [])]
+    shared = ["model", *of_one, "epsilon", "prior", *(["bounds", "outside", "inside_count", "group_by"] if has_bounds else [])]
     needed = [*of_one, "epsilon", "prior", *(["bounds"] if has_bounds and natural is None else [])]
     values = check_keys(given, path, [*shared, *known], [*needed, *known], faults)
     given_known = {key: values[key] for key in known if key in values}
     model = make_model(model_name, given_known, path, faults) if len(given_known) == len(known) else None
     column = leaf(str, values.get("column", ""), f"{path}.column", faults)
     outside = leaf(Outside, values.get("outside", "clamp"), f"{path}.outside", faults)
+    inside_count = _inside_count(values.get("inside_count", False), f"{path}.inside_count", faults)
     epsilon = _epsilon(values["epsilon"], f"{path}.epsilon", faults) if "epsilon" in values else None
     bounds = model.natural_bounds if has_bounds and model is not None else None
     if "bounds" in values:
@@ -149,20 +151,30 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     by = build(GroupBy, values["group_by"], f"{path}.group_by", faults) if "group_by" in values else None
     if by is not None and hasattr(model, "features"):
         faults.add(f"{path}.group_by", f"serves models of one parameter and one sum, which {model_name} is not")
+    if inside_count is not None and (by is not None or outside is not Outside.TRUNCATE or hasattr(model, "features")):
+        allowed = "outside: truncate, models of one parameter and one sum, and no groups"
+        faults.add(f"{path}.inside_count", f"goes with {allowed}; leave it out here")
     if len(faults.problems) > before or privacy is None or model is None or prior is None or epsilon is None:
         return None
     try:
-        statistic = _statistic(model, column, bounds, outside, privacy, float(epsilon), by)
+        statistic = _statistic(model, column, bounds, outside, privacy, float(epsilon), by, inside_count)
     except ValueError as error:
         where = "bounds" if has_bounds else "columns" if hasattr(cls, "bounded") else "categories"
         faults.add(f"{path}.{where}", str(error))
         return None
     request = Request(dataset=dataset, statistic=statistic, neighbours=privacy.neighbours, n=privacy.n, epsilon=epsilon)
-    return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request)
+    return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request, inside_count=inside_count)
 
 
 def _statistic(
-    model: Any, column: str, bounds: Bounds | None, outside: Outside, privacy: Privacy, epsilon: float, by: GroupBy | None
+    model: Any,
+    column: str,
+    bounds: Bounds | None,
+    outside: Outside,
+    privacy: Privacy,
+    epsilon: float,
+    by: GroupBy | None,
+    inside_count: float | None,
 ) -> AnyStatistic:
     if hasattr(model, "bounded"):
         bounded = {name: Bounds(*ends) for name, ends in model.bounded.items()}
@@ -173,10 +185,12 @@ def _statistic(
         share = _share(privacy, len(by.groups))
         within = make_statistic(model, column, bounds, outside, share, epsilon)
         return GroupedSum(within=within, by=CategoryCounts(column=by.column, categories=by.groups))
-    return make_statistic(model, column, bounds, outside, privacy, epsilon)
+    return make_statistic(model, column, bounds, outside, privacy, epsilon, inside_count)
 
 
-def redesign(m: Measurement, privacy: Privacy, bounds: Bounds, outside: Outside, epsilon: Decimal) -> Measurement:
+def redesign(
+    m: Measurement, privacy: Privacy, bounds: Bounds, outside: Outside, epsilon: Decimal, inside_count: float | None = None
+) -> Measurement:
     """Return the same measurement of numbers released in another way.
 
     Raises ValueError for bounds, a rule for what lies outside or an epsilon that a file could not ask for either.
@@ -185,27 +199,36 @@ def redesign(m: Measurement, privacy: Privacy, bounds: Bounds, outside: Outside,
     statistic = m.request.statistic
     by = GroupBy(statistic.by.column, statistic.by.categories) if isinstance(statistic, GroupedSum) else None
     epsilon = exact_epsilon(epsilon)
-    made = _statistic(m.model, statistic.columns[0], bounds, outside, privacy, float(epsilon), by)
-    return dataclasses.replace(m, request=dataclasses.replace(m.request, statistic=made, epsilon=epsilon))
+    made = _statistic(m.model, statistic.columns[0], bounds, outside, privacy, float(epsilon), by, inside_count)
+    request = dataclasses.replace(m.request, statistic=made, epsilon=epsilon)
+    return dataclasses.replace(m, request=request, inside_count=inside_count)
 
 
 def make_statistic(
-    model: Any, column: str, bounds: Bounds, outside: Outside, privacy: Privacy, epsilon: float
+    model: Any,
+    column: str,
+    bounds: Bounds,
+    outside: Outside,
+    privacy: Privacy,
+    epsilon: float,
+    inside_count: float | None = None,
 ) -> BoundedSum | TableSum:
-    """Choose grid, units and the count's weight of a model's statistic from public facts; raises ValueError."""
+    """Choose grid, units and the counts' weights of a model's statistic from public facts; raises ValueError."""
     expected = None if privacy.expected_records is None else round(privacy.expected_records)
     n = privacy.n if privacy.neighbours is Neighbours.REPLACE else expected
     largest_n = MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1)
-    if model.spacing is None:
+    if inside_count is not None:
+        made: BoundedSum | TableSum = inside_sum(model, column, bounds, outside, wanted_cells(n, epsilon), inside_count)
+    elif model.spacing is None:
         grid = choose_grid(
             bounds, outside=outside, neighbours=privacy.neighbours, is_integer=model.is_integer, epsilon=epsilon, n=n
         )
         if grid.high - grid.low > MOST_CELLS:
             msg = "truncate with bounds so far from zero: the sensitivity is the distance to zero; use outside: clamp"
             raise ValueError(msg)
-        made: BoundedSum | TableSum = BoundedSum(column=column, bounds=bounds, outside=outside, grid=grid)
+        made = BoundedSum(column=column, bounds=bounds, outside=outside, grid=grid)
     else:
-        made = _table_sum(model, column, bounds, outside, wanted_cells(n, epsilon))
+        made = table_sum(model, column, bounds, outside, wanted_cells(n, epsilon))
     check_headroom(made.largest, largest_n)
     if privacy.neighbours is Neighbours.REPLACE:
         return made
@@ -213,19 +236,15 @@ def make_statistic(
     return dataclasses.replace(made, count_weight=max(1, round(made.sensitivity(Neighbours.ADD_REMOVE) / 2)))
 
 
-def _table_sum(model: Any, column: str, bounds: Bounds, outside: Outside, wanted: int) -> TableSum:
-    is_scalar = not hasattr(model, "features")
-    size = wanted if is_scalar else min(wanted, MOST_JOINT_CELLS)
-    # More cells than the statistic has units, so that rounding x adds little to rounding t(x).
-    cells = choose_cells(
-        bounds, model.spacing, is_integer=model.is_integer, wanted=min((4 if is_scalar else 2) * size, MAX_CELLS)
-    )
-    middles = cells.middles(bounds)
-    t = model.statistic(middles)[None] if is_scalar else model.features(middles, bounds)
-    table, units, origins = make_table(t, n_units=size, is_centred=outside is Outside.CLAMP)
-    return TableSum(
-        column=column, bounds=bounds, outside=outside, cells=cells, table=table, units=units, origins=origins, count_weight=0
-    )
+def _inside_count(value: Any, path: str, faults: Faults) -> float | None:
+    """Return the share of epsilon for the count of records inside the bounds, None where it is not wanted."""
+    if isinstance(value, bool):
+        return INSIDE_SHARE if value else None
+    share = None if value is None or isinstance(value, str) else leaf(float, value, path, faults)
+    if share is None or not 0 < share < 1:
+        faults.add(path, f"is {show(value)}; give true, false, or its share of epsilon: above 0 and below 1")
+        return None
+    return float(share)
 
 
 def _epsilon(value: Any, path: str, faults: Faults) -> Decimal | None:

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from dp_dask.clusters import Cluster
 from dp_dask.config import FEWEST_DRAWS, MOST_DRAWS
 from dp_dask.errors import ConfigError
 from dp_dask.explore import Exploration
@@ -59,10 +60,10 @@ def run_folder(run: Run, folder: Path) -> Path:
     return target
 
 
-def write_run(run: Run, folder: Path) -> tuple[Path, list[Summary]]:
-    """Infer from a run's releases; write release.json, posterior.nc, report.html and run.json, return folder and summaries."""
+def write_run(run: Run, folder: Path, cluster: Cluster | None = None) -> tuple[Path, list[Summary]]:
+    """Infer from a run's releases, long simulations on the cluster; write all four files, return their folder and summaries."""
     target = run_folder(run, folder)
-    posteriors = infer_from(run.publication, run.n_draws, run.engine)
+    posteriors = infer_from(run.publication, run.n_draws, run.engine, cluster=cluster)
     spending = Spending(charged=run.cost, spent=run.balance.spent, granted=run.balance.granted)
     summaries = write_posterior(run.publication, posteriors, spending, target)
     text = json.dumps(run_json(run, summaries, spending), indent=2, allow_nan=False) + "\n"

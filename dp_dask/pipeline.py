@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,12 +15,14 @@ import numpy as np
 
 from dp_dask import __version__
 from dp_dask.build import Faults
+from dp_dask.clusters import Cluster
 from dp_dask.config import Pipeline
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
 from dp_dask.errors import ConfigError, InferenceError, Problem, SourceError
+from dp_dask.fan_out import over
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
@@ -33,6 +36,7 @@ from dp_dask.public.infer import check_engine, infer
 from dp_dask.public.observe import observe, planned
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
+from dp_dask.public.spread import spread_by
 from dp_dask.public.verify import verify
 from dp_dask.user_family import is_reference
 
@@ -125,18 +129,23 @@ def _reduce(pipeline: Pipeline, requests: list[Request], progress: Progress) -> 
 
 
 def infer_from(
-    publication: Publication, n_draws: int, engine: str = "auto", priors: dict[str, Any] | None = None
+    publication: Publication,
+    n_draws: int,
+    engine: str = "auto",
+    priors: dict[str, Any] | None = None,
+    cluster: Cluster | None = None,
 ) -> tuple[Posterior, ...]:
     """Make every measurement's posterior from public values alone, with other priors where given (by measurement).
 
-    Repeats give the same draws. Raises ConfigError where a prior or a model of the file cannot be used.
+    Repeats give the same draws, with a cluster to simulate on or without. Raises ConfigError where a prior or a model of the
+    file cannot be used.
     """
     try:
         check_engine(engine)
     except ValueError as error:
         raise ConfigError.of("engine", str(error)) from None
     faults = Faults(Path())
-    posteriors = []
+    wanted = []
     for name, published in publication.measurements.items():
         model = make_model(published.model, published.known, f"measurements.{name}.model", faults)
         given = (priors or {}).get(name, published.prior)
@@ -146,11 +155,13 @@ def infer_from(
             prior = make_prior(model, given, f"prior of {name}", faults, is_grouped=isinstance(statistic, GroupedSum))
         if model is None or prior is None:
             continue
-        model, prior = for_report(model, prior, statistic)
-        posteriors.append(_infer_one(name, published, model, prior, n_draws, engine))
+        wanted.append((name, published, *for_report(model, prior, statistic)))
     if faults.problems:
         raise ConfigError(faults.problems)
-    return tuple(posteriors)
+    with ExitStack() as stack:
+        if cluster is not None:
+            stack.enter_context(spread_by(stack.enter_context(over(cluster))))
+        return tuple(_infer_one(*each, n_draws, engine) for each in wanted)
 
 
 def _infer_one(name: str, published: Published, model: Any, prior: Any, n_draws: int, engine: str) -> Posterior:

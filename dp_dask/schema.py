@@ -27,6 +27,10 @@ GROUP_BY = {
     "additionalProperties": False,
 }
 POSITIVE = {"exclusiveMinimum": 0}
+INSIDE_COUNT = {
+    "oneOf": [{"type": "boolean"}, {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}],
+    "description": "release the count of records inside the bounds too (outside: truncate), with this share of epsilon",
+}
 PRIOR = "#/$defs/prior"
 POOLED_PRIOR = {
     "type": "object",
@@ -119,7 +123,8 @@ def _measurement(name: str) -> dict[str, Any]:
     properties = {
         "model": {"const": name},
         **({} if hasattr(model, "bounded") else {"column": {"type": "string"}}),
-        **({"bounds": bounds, "outside": {"enum": ["clamp", "truncate"]}, "group_by": GROUP_BY} if has_bounds else {}),
+        **({"bounds": bounds, "outside": {"enum": ["clamp", "truncate"]}} if has_bounds else {}),
+        **({"group_by": GROUP_BY, "inside_count": INSIDE_COUNT} if has_bounds and not hasattr(model, "features") else {}),
         "epsilon": EPSILON,
         "prior": _prior(model),
         **known["properties"],

@@ -17,6 +17,7 @@ from rich.table import Table
 from dp_dask.check import Check, Forecast
 from dp_dask.core.prior_kinds import tell_moments
 from dp_dask.explore import Exploration, Explored, Tried
+from dp_dask.explore.results import tell_outside
 from dp_dask.gate.journal import Balance
 from dp_dask.output import inference_json
 from dp_dask.pipeline import Progress, Run, silent
@@ -208,7 +209,8 @@ def _explored(m: Explored) -> Table:
         times = f"{cell.ratio:.3g}" if cell.error == 0 else f"{cell.ratio:.3g} ± {cell.error:.1g}"
         bounds = f"[{cell.bounds.lower:.4g}, {cell.bounds.upper:.4g}]"
         count = "-" if cell.weight is None else f"{cell.weight:.2g}"
-        table.add_row(label, bounds, cell.outside, str(cell.epsilon), count, f"{100 * cell.share_outside:.0f} %", widths, times)
+        outside = tell_outside(cell.outside, cell.inside_count)
+        table.add_row(label, bounds, outside, str(cell.epsilon), count, f"{100 * cell.share_outside:.0f} %", widths, times)
 
     for cell in m.designs:
         row(cell, f"{cell.label}, chosen" if cell == m.chosen else cell.label)

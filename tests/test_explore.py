@@ -87,16 +87,19 @@ def test_it_prefers_narrow_bounds_and_clamping_where_they_were_measured_to_be_be
     assert (own.ratio, own.error) == (1, 0)
     assert chosen.label == "95 % at the prior mean"
     assert chosen.outside is Outside.CLAMP
-    of = {(cell.label, cell.outside): cell for cell in m.designs}
+    of = {(cell.label, cell.outside): cell for cell in m.designs if cell.inside_count is None}
+    counted = {cell.label: cell for cell in m.designs if cell.inside_count is not None}
     assert abs(chosen.ratio - 0.56 / 2.00) < 4 * chosen.error < 0.2
     eighty = of["prior-predictive 10-90 %", Outside.CLAMP]
     assert abs(eighty.ratio - 0.96 / 2.00) < 4 * eighty.error < 0.3
     for label in ("95 % at the prior mean", "prior-predictive 10-90 %"):
         assert of[label, Outside.TRUNCATE].ratio > 1.3 * of[label, Outside.CLAMP].ratio
+        assert of[label, Outside.TRUNCATE].ratio > 1.3 * counted[label].ratio
     assert 0.2 < chosen.share_outside < 0.3  # a quarter of the prior predictive
     bounds, outside = m.reasons
     assert "records are outside, which costs width, never calibration" in bounds
     assert outside.startswith("clamp: with these bounds truncate has ")
+    assert "; truncate + count has " in outside
 
 
 def test_more_epsilon_is_narrower_and_never_narrower_than_the_records(explored):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,7 +14,7 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import Cells
 from dp_dask.core.privacy import Neighbours
 
-__all__ = ["TableSum", "make_table"]
+__all__ = ["TableSum", "make_table", "with_inside_count"]
 
 Floats = NDArray[np.float64]
 MOST_COORDINATES = 6
@@ -60,6 +60,13 @@ class TableSum:
     def largest(self) -> int:
         """The largest magnitude in the table."""
         return int(np.abs(self.rows).max())
+
+    @property
+    def inside_weight(self) -> int:
+        """The grid units that each record inside the bounds adds to the last coordinate; 0 where that is no count of them."""
+        last = self.rows[-1]
+        is_count = self.outside is Outside.TRUNCATE and len(self.table) > 1 and last[0] > 0 and bool((last == last[0]).all())
+        return int(last[0]) if is_count else 0
 
     def sensitivity(self, neighbours: Neighbours) -> int:
         """Return the largest L1 change of the released vector between neighbours, in grid units.
@@ -118,3 +125,30 @@ def make_table(t: Floats, *, n_units: int, is_centred: bool) -> tuple[tuple[str,
     moved = (rows - origins[:, None]).astype(np.int64)
     table = tuple(" ".join(map(str, line)) for line in moved.tolist())
     return table, (unit,) * len(rows), tuple(int(origin) for origin in origins)
+
+
+def with_inside_count(statistic: TableSum, share: float) -> TableSum:
+    """Add the weighted count of the records inside the bounds as the last coordinate of a truncated statistic.
+
+    With T the largest |t|_1 of the table, the weight is the whole number nearest to T share / (1 - share), at least 1: of what
+    one record adds to the vector, ``share`` is then the count's. It is a row like any other, weight in every cell, so that
+    ``TableSum.sensitivity`` holds as it stands, and gives: where a record is replaced max(max |t - t'|_1, T + weight), where
+    one is added or removed T + weight (and the weight of the count of all). Proof: two records inside have the same count, so
+    that only t differs; one inside differs from 0 by |t|_1 + weight. A t centred in [-T, T] differs by up to 2 T by
+    itself, so that under replace a share of up to one half costs nothing. Raises ValueError for a statistic that clamps and
+    for a share outside (0, 1).
+    """
+    if statistic.outside is not Outside.TRUNCATE:
+        msg = "inside_count is for outside: truncate; clamp leaves no record outside to be told from the others"
+        raise ValueError(msg)
+    if not 0 < share < 1:
+        msg = f"inside_count is {share:g}; give true, or its share of epsilon: above 0 and below 1"
+        raise ValueError(msg)
+    weight = max(1, round(statistic.sensitivity(Neighbours.ADD_REMOVE) * share / (1 - share)))
+    row = " ".join([str(weight)] * statistic.cells.count)
+    return replace(
+        statistic,
+        table=(*statistic.table, row),
+        units=(*statistic.units, 1 / weight),
+        origins=(*statistic.origins, 0),
+    )

@@ -20,7 +20,7 @@ from dp_dask.explore.choose import choose, of_bounds, of_count, of_outside
 from dp_dask.explore.designs import Design, Setting, is_wider, within
 from dp_dask.explore.results import Exploration, Explored, Split, Tried, tell
 from dp_dask.explore.split import split
-from dp_dask.measurement import Measurement
+from dp_dask.measurement import INSIDE_SHARE, Measurement
 from dp_dask.pipeline import Progress, silent
 from dp_dask.public.candidates import OWN, candidates, predictive
 from dp_dask.public.paired import compare
@@ -89,17 +89,17 @@ def _others(setting: Setting, m: Measurement, own: Design, rng: np.random.Genera
     """Try all other bounds, clamped and truncated: all a little, and in full what is not far wider than the best of them."""
     statistic = within(m)
     tried = candidates(rng, m.model, m.prior, statistic.bounds)
-    outsides = list(Outside) if m.model.natural_bounds is None else [statistic.outside]
-    wanted = [(c.label, c.bounds, outside) for c in tried for outside in outsides]
-    wanted.remove((OWN, statistic.bounds, statistic.outside))
+    wanted = [(c.label, c.bounds, *rule) for c in tried for rule in _rules(m)]
+    wanted.remove((OWN, statistic.bounds, statistic.outside, m.inside_count))
     refused: list[str] = []
 
-    def first(spec: tuple[str, Bounds, Outside]) -> list[Design]:
-        label, bounds, outside = spec
+    def first(spec: tuple[str, Bounds, Outside, float | None]) -> list[Design]:
+        label, bounds, outside, inside_count = spec
         try:
-            return [setting.design(label, setting.redesign(m, bounds, outside, m.request.epsilon), is_first=True)]
+            moved = setting.redesign(m, bounds, outside, inside_count, m.request.epsilon)
+            return [setting.design(label, moved, is_first=True)]
         except (ValueError, InferenceError) as error:
-            refused.append(f"{tell(bounds, outside)}, {label}, cannot be had: {error}")
+            refused.append(f"{tell(bounds, outside, inside_count)}, {label}, cannot be had: {error}")
             return []
 
     quick = list(chain.from_iterable(setting.each(f"{m.name}: bounds", wanted, first)))
@@ -107,6 +107,18 @@ def _others(setting: Setting, m: Measurement, own: Design, rng: np.random.Genera
     near = [d for d in quick if not is_wider(d, best, HOPELESS)]
     full = dict(zip(near, setting.each(f"{m.name}: the narrowest", near, setting.complete), strict=True))
     return [full.get(d, d) for d in quick], refused
+
+
+def _rules(m: Measurement) -> list[tuple[Outside, float | None]]:
+    """Return what may become of records outside, the file's own rule among them, with the share of a count of those inside."""
+    own = (within(m).outside, m.inside_count)
+    if m.model.natural_bounds is not None:
+        return [own]
+    rules: list[tuple[Outside, float | None]] = [(outside, None) for outside in Outside]
+    if m.inside_count is not None:
+        return [*rules, own]
+    is_counted = len(m.request.statistic.units) == 1  # of several sums or groups no count is offered
+    return [*rules, (Outside.TRUNCATE, INSIDE_SHARE)] if is_counted else rules
 
 
 def _at_epsilons(setting: Setting, chosen: Design) -> list[Design]:
@@ -117,8 +129,7 @@ def _at_epsilons(setting: Setting, chosen: Design) -> list[Design]:
             curve.append(chosen)
             continue
         try:
-            moved = setting.redesign(chosen.measurement, chosen.bounds, chosen.outside, chosen.epsilon * multiple)
-            curve.append(setting.design(chosen.label, moved))
+            curve.append(setting.at_epsilon(chosen, chosen.epsilon * multiple))
         except (ValueError, InferenceError):
             continue
         setting.progress(f"{chosen.measurement.name}: epsilon", len(curve), len(MULTIPLES))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dp_dask.core.bounds import Outside
 from dp_dask.explore.designs import Design, is_wider
-from dp_dask.explore.results import tell
+from dp_dask.explore.results import tell, tell_outside
 from dp_dask.public.paired import compare
 
 __all__ = ["CLEAR", "choose", "of_bounds", "of_count", "of_outside"]
@@ -35,26 +35,33 @@ def of_bounds(chosen: Design, own: Design, designs: Sequence[Design], share_outs
         times = _times(best, chosen)
         return (
             f"bounds {tell(chosen.bounds)}, the file's: no others are clearly narrower; the best, "
-            f"{tell(best.bounds, best.outside)} ({best.label}), have {times} times the width"
+            f"{_rule(best)} ({best.label}), have {times} times the width"
         )
     return (
         f"bounds {tell(chosen.bounds)}, {chosen.label}: {_times(chosen, own)} times the width of the file's "
-        f"{tell(own.bounds, own.outside)}; {100 * share_outside:.0f} % of records are outside, "
+        f"{_rule(own)}; {100 * share_outside:.0f} % of records are outside, "
         "which costs width, never calibration"
     )
 
 
 def of_outside(chosen: Design, designs: Sequence[Design]) -> str | None:
-    """Say why clamp or truncate; None where bounds leave nothing outside."""
+    """Say why clamp or truncate, and why with or without a count; None where bounds leave nothing outside."""
     if chosen.measurement.model.natural_bounds is not None:
         return None
-    other = Outside.TRUNCATE if chosen.outside is Outside.CLAMP else Outside.CLAMP
-    same = next((d for d in designs if d.bounds == chosen.bounds and d.outside is other), None)
-    if same is None:
-        return f"{chosen.outside}: {other} cannot be had with these bounds"
-    is_clear = is_wider(same, chosen, CLEAR) or is_wider(chosen, same, CLEAR)
-    doubt = "" if is_clear else ", no clear difference"
-    return f"{chosen.outside}: with these bounds {other} has {_times(same, chosen)} times the width{doubt}"
+    own = tell_outside(chosen.outside, chosen.inside_count)
+    others = [d for d in designs if d.bounds == chosen.bounds and tell_outside(d.outside, d.inside_count) != own]
+    if not others:
+        return f"{own}: nothing else can be had with these bounds"
+    told = []
+    for other in others:
+        is_clear = is_wider(other, chosen, CLEAR) or is_wider(chosen, other, CLEAR)
+        doubt = "" if is_clear else ", no clear difference"
+        told.append(f"{tell_outside(other.outside, other.inside_count)} has {_times(other, chosen)} times the width{doubt}")
+    return f"{own}: with these bounds {'; '.join(told)}"
+
+
+def _rule(design: Design) -> str:
+    return tell(design.bounds, design.outside, design.inside_count)
 
 
 def of_count(chosen: Design, weighed: Sequence[Design], shares: Sequence[float]) -> str | None:

@@ -53,6 +53,11 @@ class Design:
         return made
 
     @property
+    def inside_count(self) -> float | None:
+        """The share of epsilon of the count of records inside, None where that is not released."""
+        return self.measurement.inside_count
+
+    @property
     def epsilon(self) -> Decimal:
         """The price."""
         return self.measurement.request.epsilon
@@ -65,6 +70,7 @@ class Design:
             label=self.label,
             bounds=bounds,
             outside=self.outside,
+            inside_count=self.inside_count,
             epsilon=self.epsilon,
             weight=statistic.count_weight / _largest(statistic) if statistic.count_weight else None,
             share_outside=float(np.mean((records < bounds.lower) | (records > bounds.upper))),
@@ -91,10 +97,18 @@ class Setting:
             self.progress(stage, len(made), len(listed))
         return made
 
-    def redesign(self, m: Measurement, bounds: Bounds, outside: Outside, epsilon: Decimal) -> Measurement:
+    def redesign(
+        self, m: Measurement, bounds: Bounds, outside: Outside, inside_count: float | None, epsilon: Decimal
+    ) -> Measurement:
         """Return the measurement released in another way; raises ValueError where a file could not ask for it."""
         pipeline = self.pipeline
-        return redesign(m, Privacy(pipeline.neighbours, pipeline.n, pipeline.expected_n), bounds, outside, epsilon)
+        privacy = Privacy(pipeline.neighbours, pipeline.n, pipeline.expected_n)
+        return redesign(m, privacy, bounds, outside, epsilon, inside_count)
+
+    def at_epsilon(self, design: Design, epsilon: Decimal) -> Design:
+        """Try a design at another price; raises ValueError for one that a file could not ask for."""
+        moved = self.redesign(design.measurement, design.bounds, design.outside, design.inside_count, epsilon)
+        return self.design(design.label, moved)
 
     def design(self, label: str, m: Measurement, *, is_first: bool = False) -> Design:
         """Try a measurement in full, or only so often that a far wider one is seen."""

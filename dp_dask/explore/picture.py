@@ -10,7 +10,7 @@ from dp_dask.explore.results import Exploration, Explored, Tried, tell
 
 __all__ = ["draw"]
 
-BLUE, RED, GREY = "#2b6ca3", "#a34b2b", "#777777"
+BLUE, RED, GREEN, GREY = "#2b6ca3", "#a34b2b", "#3a7d44", "#777777"
 MOST_ROWS = 8  # of measurements
 
 
@@ -35,14 +35,20 @@ def draw(exploration: Exploration) -> str:
 def _designs(axes: Any, measurement: Explored) -> None:
     """Mark each design's ratio with two standard errors, the chosen one by a ring."""
     for i, cell in enumerate(reversed(measurement.designs)):
-        is_clamp = cell.outside is Outside.CLAMP
-        colour = BLUE if is_clamp else RED
+        is_clamp, is_counted = cell.outside is Outside.CLAMP, cell.inside_count is not None
+        colour = BLUE if is_clamp else GREEN if is_counted else RED
         axes.errorbar(
-            cell.ratio, i, xerr=_reach(cell), color=colour, marker="o", markerfacecolor=colour if is_clamp else "white", capsize=2
+            cell.ratio,
+            i,
+            xerr=_reach(cell),
+            color=colour,
+            marker="s" if is_counted else "o",
+            markerfacecolor=colour if is_clamp else "white",
+            capsize=2,
         )
         if cell == measurement.chosen:
             axes.plot(cell.ratio, i, marker="o", markersize=14, markerfacecolor="none", markeredgecolor="black")
-    names = [f"{tell(cell.bounds, cell.outside)}, {cell.label}" for cell in reversed(measurement.designs)]
+    names = [f"{tell(cell.bounds, cell.outside, cell.inside_count)}, {cell.label}" for cell in reversed(measurement.designs)]
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.axvline(1, color=GREY, linewidth=0.8)
     axes.set_xscale("log")
@@ -75,6 +81,8 @@ def _epsilons(axes: Any, measurement: Explored) -> None:
     axes.set_xlabel("epsilon (cross: the file's design; dashed: without privacy)", fontsize=8)
     kind = "mean posterior sd" if measurement.has_sd else "median of half the 68 % interval"
     axes.set_ylabel(kind, fontsize=8)
-    axes.set_title(f"chosen: {tell(measurement.chosen.bounds, measurement.chosen.outside)}", fontsize=10)
+    axes.set_title(
+        f"chosen: {tell(measurement.chosen.bounds, measurement.chosen.outside, measurement.chosen.inside_count)}", fontsize=10
+    )
     axes.legend(frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from dp_dask.core.bounds import Bounds, Outside
 
-__all__ = ["Exploration", "Explored", "Split", "Tried", "tell"]
+__all__ = ["Exploration", "Explored", "Split", "Tried", "tell", "tell_outside"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,7 @@ class Tried:
     label: str
     bounds: Bounds
     outside: Outside
+    inside_count: float | None  # its share of epsilon, where truncated records inside are counted too
     epsilon: Decimal
     weight: float | None  # of the count, as a share of the largest contribution; None where no count is released
     share_outside: float  # of prior-predictive records, beyond the bounds
@@ -69,7 +70,12 @@ class Exploration:
     split: Split | None
 
 
-def tell(bounds: Bounds, outside: Outside | None = None) -> str:
+def tell(bounds: Bounds, outside: Outside | None = None, inside_count: float | None = None) -> str:
     """Write a design as a person would."""
     ends = f"[{bounds.lower:.4g}, {bounds.upper:.4g}]"
-    return ends if outside is None else f"{ends} {outside}"
+    return ends if outside is None else f"{ends} {tell_outside(outside, inside_count)}"
+
+
+def tell_outside(outside: Outside, inside_count: float | None) -> str:
+    """Write what becomes of records outside, and whether those inside are counted."""
+    return str(outside) if inside_count is None else f"{outside} + count"

@@ -78,5 +78,4 @@ def share(own: Sequence[float], points: Sequence[tuple[list[float], list[float]]
 
 def _at(setting: Setting, design: Design, part: int, total: Decimal) -> Design:
     """Try a design at so many parts of the total."""
-    epsilon = total * part / STEPS
-    return setting.design(design.label, setting.redesign(design.measurement, design.bounds, design.outside, epsilon))
+    return setting.at_epsilon(design, total * part / STEPS)

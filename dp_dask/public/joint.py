@@ -89,6 +89,13 @@ class JointObservation(Counted):
         covariance = second.reshape(len(theta), len(rows), len(rows)) - first[:, :, None] * first[:, None, :]
         return JointMoments(first + centre, covariance)
 
+    def records(self, rng: np.random.Generator, theta: Floats, size: int) -> Floats:
+        """Draw ``size`` records for each theta [k, p], as [k, size]."""
+        if hasattr(self.model, "features"):
+            return np.asarray(self.model.simulate(tuple(theta.T[:, :, None]), (len(theta), size), rng))
+        drawn = self.model.simulate(np.repeat(theta[:, 0], size), len(theta) * size, rng)
+        return np.asarray(drawn, dtype=np.float64).reshape(len(theta), size)
+
     def sums(self, rng: np.random.Generator, theta: Floats, n: NDArray[np.int64]) -> Floats:
         """Draw S [k, d] of n [k] simulated records for each theta [k, p]."""
         rows = self.statistic.rows.astype(np.float64)
@@ -100,7 +107,7 @@ class JointObservation(Counted):
         for start in range(0, len(theta), step):
             part = slice(start, start + step)
             of_part = n[part]
-            records = self.model.simulate(tuple(theta[part].T[:, :, None]), (len(of_part), size), rng)
+            records = self.records(rng, theta[part], size)
             bounds = self.statistic.bounds
             counted = np.arange(size) < of_part[:, None]
             if self.statistic.outside is Outside.TRUNCATE:

@@ -127,6 +127,8 @@ def in_words(release: Release) -> dict[str, str]:
     unit = statistic.units[0]
     if isinstance(statistic, BoundedSum):
         summed = f"the sum of the column less {figures(statistic.grid.origin * unit)} a record"
+    elif statistic.inside_weight:
+        summed = "the sum of a function of the column, tabulated in the release file, and on the weighted count of records inside"
     else:
         summed = f"{len(statistic.units)} sums of functions of the column, tabulated in the release file"
     counted = ", and on the weighted count" if release.noisy_count is not None else ""

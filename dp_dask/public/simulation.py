@@ -105,7 +105,7 @@ def _sums(rng: np.random.Generator, like: Observation, theta: float, n: int) -> 
 def _joint_sums(rng: np.random.Generator, like: JointObservation, theta: Floats, n: int) -> tuple[NDArray[np.int64], Any]:
     """Return the sums of the contributions of n records, and those of the family's own statistic where it has one."""
     if n <= MOST_RECORDS:
-        records = like.model.simulate(tuple(theta), (n,), rng)
+        records = like.records(rng, theta[None], n)[0]
         exact = like.statistic.contributions(records).sum(axis=0)
         return exact, like.model.statistic(records).sum(axis=-1) if hasattr(like.model, "update") else None
     inside, outside = like.probabilities(theta[None])
@@ -174,14 +174,14 @@ def _non_private(rng: np.random.Generator, like: AnyObservation, prior: Any, pse
     if not hasattr(like.model, "update") and not isinstance(like, CountsObservation):
         return math.nan
     if not isinstance(prior, like.model.prior_type):
-        if not isinstance(like, Observation):
+        if hasattr(like.model, "features"):
             return math.nan
         grid = non_private(prior, like.model, pseudo.n, pseudo.total)
         return _width(grid, grid.draw(rng, DRAWS)[None, :, None], has_sd=has_sd)
     if isinstance(like, CountsObservation):
         return Dirichlet(tuple(like.model.update(prior, pseudo.total))).sd
     updated = like.model.update(prior, pseudo.n, pseudo.total)
-    made = updated if isinstance(like, JointObservation) else type(prior)(*map(float, updated))
+    made = updated if hasattr(like.model, "features") else type(prior)(*map(float, updated))
     return np.atleast_1d(made.sd)
 
 

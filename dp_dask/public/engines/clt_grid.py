@@ -25,6 +25,7 @@ __all__ = ["Tabulated", "error_estimate", "log_likelihood", "plugin", "tabulated
 Floats = NDArray[np.float64]
 Tabulated = grid.GridPosterior | plane.PlanePosterior
 ROOM = 0.08  # beyond the prior's extreme quantiles: coarse cells at the border must lie where the density has fallen
+PROBES = (0.05, 0.25, 0.5, 0.75, 0.95)  # posterior quantiles at which the error is estimated
 STARTS = 400  # prior draws among which the walks to the modes begin
 # E|He_3(z)| / 2 and E|He_4(z)| / 2: a skewness of s moves s / 6 times the first of a normal law's probability, an excess kurtosis
 # of k moves k / 24 times the second.
@@ -60,12 +61,15 @@ def from_tabulated(
 ) -> Inference:
     """Draw independently from the tabulated posterior."""
     drawn = posterior.draw(rng, CHAINS * -(-n_draws // CHAINS))
-    theta = drawn[:, None] if isinstance(posterior, grid.GridPosterior) else prior.parameter(drawn)
+    is_scalar = isinstance(posterior, grid.GridPosterior)
+    theta = drawn[:, None] if is_scalar else prior.parameter(drawn)
+    # One parameter's posterior may have several modes, of which the median shows none.
+    probes = np.quantile(theta, PROBES if is_scalar else [0.5], axis=0)
     return Inference(
         engine="clt_grid",
         reason=reason,
         draws=theta.reshape(CHAINS, -1, theta.shape[1]),
-        error=error_estimate(observation, np.median(theta, axis=0)[None]),
+        error=float(np.mean([error_estimate(observation, probe[None]) for probe in probes])),
         grid=posterior,
     )
 
@@ -109,7 +113,7 @@ def _guide(observation: JointObservation) -> zoom.Guide:
 
     def spread(theta: Floats) -> tuple[Floats, Floats]:
         mean, covariance = observation.moments(theta[:, None])
-        variance = covariance[:, 0, 0] * (n + n_sd) + (mean[:, 0] * n_sd) ** 2
+        variance = np.maximum(covariance[:, 0, 0], 0) * (n + n_sd) + (mean[:, 0] * n_sd) ** 2
         return n * mean[:, 0], variance + SMALLEST_VARIANCE * scale**2
 
     # The first sum leads the zoom: what it leaves open is kept, and the second one decides there.

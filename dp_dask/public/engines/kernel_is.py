@@ -18,8 +18,9 @@ from scipy import special
 from dp_dask.errors import InferenceError
 from dp_dask.public.engines import CHAINS, Inference
 from dp_dask.public.joint import JointObservation
+from dp_dask.public.spread import spread
 
-__all__ = ["Particles", "Proposal", "effective_size", "plugin", "propose", "weigh"]
+__all__ = ["Batch", "Particles", "Proposal", "effective_size", "plugin", "propose", "weigh", "weigh_batch"]
 
 Floats = NDArray[np.float64]
 FROM_PRIOR = 0.2  # of the particles: no part of the posterior can be missed by the proposal's shape
@@ -27,6 +28,7 @@ CENTRES = 200
 DEGREES = 5.0  # of the proposal's t kernels
 FIRST, PER_DRAW, LEAST = 4_000, 10, 1_000
 MOST_RECORDS = 1e8  # simulated for one posterior, some seconds
+BATCH, BATCH_RECORDS = 2**13, 2**21  # particles and records of one batch at most: some tens of megabytes, a tenth of a second
 WINDOW = 40.0  # noise scales of a private n's count
 
 
@@ -68,6 +70,17 @@ class Proposal:
         kernels = norm - np.log(np.diag(self.root)).sum() - (DEGREES + p) / 2 * np.log1p(squares / DEGREES)
         of_kernels = special.logsumexp(kernels, axis=1) - math.log(len(self.centres) / (1 - FROM_PRIOR))
         return np.logaddexp(of_kernels, math.log(FROM_PRIOR) + _log_density(prior, v))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All that some particles are made of: a noisy release and its model, a prior, where to propose, and a seed."""
+
+    observation: JointObservation
+    prior: Any
+    proposal: Proposal
+    seed: np.random.SeedSequence
+    size: int
 
 
 def kernel_is(rng: np.random.Generator, observation: JointObservation, prior: Any, n_draws: int) -> Inference:
@@ -148,15 +161,29 @@ def _root(v: Floats, weight: Floats) -> Floats:
 
 
 def weigh(rng: np.random.Generator, observation: JointObservation, prior: Any, proposal: Proposal, size: int) -> Particles:
-    """Propose ``size`` particles, simulate their records and weigh them."""
-    v = proposal.draw(rng, prior, size)
+    """Propose ``size`` particles, simulate their records and weigh them, in batches that may run anywhere.
+
+    How many there are, and their seeds, follows from ``rng``, n and ``size`` alone: the same particles however they are spread.
+    """
+    each = max(min(BATCH_RECORDS // max(round(observation.n_guess), 1), BATCH), 1)
+    sizes = [min(each, size - start) for start in range(0, size, each)]
+    seeds = np.random.SeedSequence(rng.integers(2**32, size=4).tolist()).spawn(len(sizes))
+    batches = [Batch(observation, prior, proposal, *pair) for pair in zip(seeds, sizes, strict=True)]
+    made = spread(weigh_batch, batches)
+    return Particles(np.concatenate([part.v for part in made]), np.concatenate([part.log_weight for part in made]))
+
+
+def weigh_batch(batch: Batch) -> Particles:
+    """Weigh one batch of particles; a function of its argument alone."""
+    rng, prior, observation, size = np.random.default_rng(batch.seed), batch.prior, batch.observation, batch.size
+    v = batch.proposal.draw(rng, prior, size)
     log_prior = _log_density(prior, v)
     theta = np.asarray(prior.parameter(v[:, 0] if v.shape[1] == 1 else v)).reshape(size, -1)
     n = _draw_n(rng, observation, size)
     with np.errstate(all="ignore"):
         sums = observation.sums(rng, theta, n)
     log_noise = -np.abs(np.array(observation.y) - sums).sum(axis=1) / observation.scale
-    log_weight = log_prior - proposal.log_density(prior, v) + log_noise
+    log_weight = log_prior - batch.proposal.log_density(prior, v) + log_noise
     return Particles(v, np.where(np.isfinite(log_weight), log_weight, -np.inf))
 
 

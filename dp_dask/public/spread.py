@@ -1,0 +1,32 @@
+"""Spread: where the independent batches of a simulation run: here, one after the other, unless the caller says otherwise.
+
+A batch is a function of its own arguments, its seed among them, so that where it runs changes nothing but the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+__all__ = ["Mapper", "spread", "spread_by"]
+
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]  # results in the order of the items, as ``map`` gives
+
+_mapper: ContextVar[Mapper] = ContextVar("mapper", default=map)
+
+
+def spread(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Return function(item) for every item, in order."""
+    return list(_mapper.get()(function, items))
+
+
+@contextmanager
+def spread_by(mapper: Mapper) -> Iterator[None]:
+    """Send all batches that are spread inside the block through another map."""
+    token = _mapper.set(mapper)
+    try:
+        yield
+    finally:
+        _mapper.reset(token)
