@@ -14,6 +14,7 @@ __all__ = ["inside_sum", "table_sum"]
 
 MOST_JOINT_CELLS = 2**8  # units of a coordinate where the law is summed over cells for every pair of parameters
 MOST_INSIDE_CELLS = 2**10  # the same for every value of one parameter
+WEIGHING = 2**6  # units of the sum, so that a weight of a whole number of them is a share to a per cent or two
 
 
 def table_sum(model: Any, column: str, bounds: Bounds, outside: Outside, wanted: int) -> TableSum:
@@ -36,7 +37,9 @@ def inside_sum(model: Any, column: str, bounds: Bounds, outside: Outside, wanted
         msg = f"a width of {bounds.width!r} is beyond what floating point sums exactly; rescale the column"
         raise ValueError(msg)
     size = min(wanted, MOST_INSIDE_CELLS)
-    return with_inside_count(_tabulate(model, column, bounds, outside, size, 2 * size, is_centred=True), share)
+    # Whole numbers take no finer units than the count's weight needs to be near its share: fewer units, fewer frequencies.
+    n_units = min(size, max(round(bounds.width), WEIGHING)) if model.spacing is None and model.is_integer else size
+    return with_inside_count(_tabulate(model, column, bounds, outside, n_units, 2 * size, is_centred=True), share)
 
 
 def _tabulate(

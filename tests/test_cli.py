@@ -95,7 +95,7 @@ CONFIG = {
     "unknown cluster": ({**GOOD, "cluster": "slurm"}, "unknown cluster 'slurm'; known: local"),
     "unknown engine": (
         {**GOOD, "inference": {"engine": "mcmc"}},
-        "unknown engine 'mcmc'; known: auto, augment, clt_chain, clt_grid, edgeworth, factorised, gibbs, kernel_is, lattice",
+        "unknown engine 'mcmc'; known: auto, augment, clt_chain, clt_grid, edgeworth, factorised, gibbs, kernel_is",
     ),
     "n missing": (changed(privacy__n=None), "privacy: neighbours: replace needs n"),
     "n private": (changed(privacy__neighbours="add_remove"), "n is private under add_remove"),
@@ -104,6 +104,48 @@ CONFIG = {
     "no measurement": ({**GOOD, "measurements": {}}, "measurements: is {}; give at least one"),
     "ledger in memory": ({**GOOD, "ledger": "sqlite://"}, "ledger: a ledger must outlive the run"),
     "ledger of another kind": ({**GOOD, "ledger": "mysql://h/d"}, "use sqlite:///FILE or postgresql"),
+    "inside_count with clamp": (
+        changed(measurements__m__inside_count=True),
+        "measurements.m.inside_count: goes with outside: truncate, models of one parameter and one sum, and no groups",
+    ),
+    "inside_count with groups": (
+        changed(
+            measurements__m__outside="truncate",
+            measurements__m__inside_count=0.5,
+            measurements__m__group_by={"column": "g", "groups": ["a", "b"]},
+        ),
+        "measurements.m.inside_count: goes with outside: truncate",
+    ),
+    "inside_count of two parameters": (
+        changed(
+            measurements__m__outside="truncate",
+            measurements__m__inside_count=True,
+            measurements__m__model="lognormal",
+            measurements__m__bounds=[1, 2],
+            measurements__m__prior={"mu": 0, "kappa": 1, "alpha": 1, "beta": 1},
+        ),
+        "measurements.m.inside_count: goes with outside: truncate",
+    ),
+    "inside_count of categories": (
+        changed(
+            measurements__m__model="categorical",
+            measurements__m__categories=["a", "b"],
+            measurements__m__inside_count=True,
+        ),
+        "measurements.m.inside_count: unknown key",
+    ),
+    "inside_count of all of epsilon": (
+        changed(measurements__m__outside="truncate", measurements__m__inside_count=1),
+        "measurements.m.inside_count: is 1; give true, false, or its share of epsilon: above 0 and below 1",
+    ),
+    "inside_count of none of it": (
+        changed(measurements__m__outside="truncate", measurements__m__inside_count=0.0),
+        "measurements.m.inside_count: is 0.0; give true, false, or its share of epsilon",
+    ),
+    "inside_count in words": (
+        changed(measurements__m__outside="truncate", measurements__m__inside_count="half"),
+        "measurements.m.inside_count: is 'half'; give true, false, or its share of epsilon",
+    ),
     "truncate far from zero": (
         changed(measurements__m__outside="truncate", measurements__m__bounds=[1_000_000, 1_000_001]),
         "the sensitivity is the distance to zero; use outside: clamp",

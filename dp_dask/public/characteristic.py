@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from scipy import fft
 
 from dp_dask.public.observation import Observation
 
-__all__ = ["Ranges", "frequencies", "log_peak", "n_largest", "of_noise", "of_record", "of_sum", "power", "undamped"]
+__all__ = ["Ranges", "damping", "frequencies", "log_peak", "n_largest", "of_noise", "of_record", "of_sum", "power", "undamped"]
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -35,22 +36,35 @@ def frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[R
     outside = max(y - n * high, n * low - y, 0)
     period = math.ceil(min(2 * reach.max(), n * (high - low) + 2 * TAIL * scale + 2 * outside)) + 2
     period += 1 - period % 2
-    return undamped(observation, cells, pmf, period, NEGLIGIBLE), period
+    return undamped(damping(observation), cells, pmf, period), period
 
 
-def undamped(observation: Observation, cells: Floats, pmf: Floats, period: int, negligible: float) -> Ranges:
+def damping(observation: Observation) -> Callable[[Floats], Floats]:
+    """Return the nats by which |H(phi)| is smaller than at 0, as a function of |phi|."""
+    top = math.log(np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0])
+
+    def nats(size: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            return top - np.log(np.abs(of_sum(observation, size.astype(np.complex128))))
+
+    return nats
+
+
+def undamped(
+    damping: Callable[[Floats], Floats], cells: Floats, pmf: Floats, period: int, negligible: float = NEGLIGIBLE
+) -> Ranges:
     """List the ranges of frequencies m in which |H(phi)| may exceed exp(-negligible) of its value at 0, for some theta.
+
+    ``damping`` gives the nats by which H is smaller at a given |phi| than at 1; ``cells`` are consecutive whole numbers.
 
     Up to w = pi / range |phi| falls steadily, because every cos(w (c_i - c_j)) does: the last frequency is found by
     search. Beyond, |phi| is looked up on a grid of at least 8 points a cell by one FFT, with the step to the neighbouring points
     as a margin for what lies between them.
     """
-    top = math.log(np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0])
     probes = np.vstack([pmf[:: max(len(pmf) // 8, 1)], pmf[-1:]])
 
     def is_kept(size: Floats) -> NDArray[np.bool_]:
-        with np.errstate(divide="ignore"):
-            return np.log(np.abs(of_sum(observation, size.astype(np.complex128)))) > top - negligible
+        return damping(size) < negligible
 
     half = period // 2
     monotone = min(int(period / (2 * max(len(cells) - 1, 1))), half)

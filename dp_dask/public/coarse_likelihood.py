@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.public.characteristic import Ranges, log_peak, of_record, of_sum, undamped
+from dp_dask.public.characteristic import Ranges, damping, log_peak, of_record, of_sum, undamped
 from dp_dask.public.coarse import CoarseLaw
 from dp_dask.public.observation import Observation
 
@@ -89,4 +89,4 @@ def _frequencies(law: CoarseLaw, pmf: Floats) -> tuple[Ranges, int]:
     reach = np.abs(y - guess * mean) + 12 * np.sqrt(n * variance) + np.abs(mean) * (n - guess) + TAIL * scale
     outside = max(y - n * law.last, n * law.first - y, 0)
     period = math.ceil(min(2 * reach.max(), n * (law.last - law.first) + 2 * TAIL * scale + 2 * outside)) + 2
-    return undamped(observation, nodes, pmf, period, NEGLIGIBLE), period
+    return undamped(damping(observation), nodes, pmf, period, NEGLIGIBLE), period

@@ -16,7 +16,7 @@ from dp_dask.core.table_sum import TableSum
 from dp_dask.models import Model
 from dp_dask.public.moments import closed
 
-__all__ = ["Counted", "Moments", "Observation", "cell_table", "of_table", "outer_edges", "probabilities"]
+__all__ = ["Counted", "Moments", "Observation", "cell_table", "gather", "of_table", "outer_edges", "probabilities"]
 
 Floats = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class Observation(Counted):
         if isinstance(statistic, TableSum):
             inside, tails = of_table(self.model, statistic, column)
             support = np.arange(self.low, self.high + 1)
-            return support.astype(np.float64), _gather(inside, tails, statistic.rows[0] - self.low, -self.low, len(support))
+            return support.astype(np.float64), gather(inside, tails, statistic.rows[0] - self.low, -self.low, len(support))
         indices, edges, cells = cell_table(statistic)
         inside, tails = probabilities(self.model, statistic, indices, edges, column)
         grid = statistic.grid
@@ -174,7 +174,7 @@ def of_table(model: Any, statistic: TableSum, *theta: Floats) -> tuple[Floats, F
     return probabilities(model, statistic, indices, edges, *theta)
 
 
-def _gather(inside: Floats, tails: Floats, places: NDArray[np.int64], zero: int, size: int) -> Floats:
+def gather(inside: Floats, tails: Floats, places: NDArray[np.int64], zero: int, size: int) -> Floats:
     """Add the cells' probabilities up by the contribution that they make."""
     gather = sparse.csr_array((np.ones(len(places)), places, np.arange(len(places) + 1)), shape=(len(places), size))
     full: Floats = inside @ gather

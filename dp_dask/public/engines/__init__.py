@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from dp_dask.core.priors import Prior
 from dp_dask.public.grid import GridPosterior
+from dp_dask.public.joint import JointObservation
 from dp_dask.public.normal_laplace import log_density
 from dp_dask.public.observation import Observation
 from dp_dask.public.plane import PlanePosterior
 from dp_dask.public.zoom import Guide
 
-__all__ = ["CHAINS", "Engine", "Inference", "guide", "independent", "thinning"]
+__all__ = ["CHAINS", "Engine", "Inference", "first_guide", "guide", "independent", "thinning"]
 
 Floats = NDArray[np.float64]
 CHAINS = 4
@@ -72,6 +73,24 @@ def guide(observation: Observation) -> Guide:
         return log_density(y - mean, np.sqrt(variance), scale)
 
     return Guide(moments=spread, log_density=log_likelihood, noise=2 * scale**2)
+
+
+def first_guide(observation: JointObservation) -> Guide:
+    """Return a rough likelihood of one parameter from the first sum alone."""
+    y, scale, n = np.array(observation.y, dtype=np.float64), observation.scale, observation.n_guess
+    n_sd = observation.n_sd
+
+    def spread(theta: Floats) -> tuple[Floats, Floats]:
+        mean, covariance = observation.moments(theta[:, None])
+        variance = np.maximum(covariance[:, 0, 0], 0) * (n + n_sd) + (mean[:, 0] * n_sd) ** 2
+        return n * mean[:, 0], variance + SMALLEST_VARIANCE * scale**2
+
+    # The first sum leads the zoom: what it leaves open is kept, and the second one decides there.
+    return Guide(
+        moments=spread,
+        log_density=lambda mean, variance: log_density(y[0] - mean, np.sqrt(variance), scale),
+        noise=2 * scale**2,
+    )
 
 
 def thinning(observation: Observation, prior: Prior) -> int:

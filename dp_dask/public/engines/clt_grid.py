@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from dp_dask.errors import InferenceError
 from dp_dask.public import grid, plane, zoom
-from dp_dask.public.engines import CHAINS, SMALLEST_VARIANCE, Inference
+from dp_dask.public.engines import CHAINS, Inference, first_guide
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.modes import Box
-from dp_dask.public.normal_laplace import log_density as log_density_1d
 from dp_dask.public.normal_laplace_2d import log_density
 from dp_dask.public.private_count_2d import log_density_private
 
@@ -45,7 +44,7 @@ def tabulated(rng: np.random.Generator, observation: JointObservation, prior: An
         msg = f"engine clt_grid serves two sums and one or two parameters, not {len(observation.y)} and {n_parameters}: use auto"
         raise InferenceError(msg)
     if n_parameters == 1:
-        cells = zoom.find_cells(prior, _guide(observation))
+        cells = zoom.find_cells(prior, first_guide(observation))
         return grid.tabulate(prior, lambda theta: log_likelihood(observation, theta[:, None]), cells)
 
     def density(v: Floats) -> Floats:
@@ -104,24 +103,6 @@ def error_estimate(observation: JointObservation, theta: Floats) -> float:
     skewness = n * (d**3 @ p) / spread**1.5
     kurtosis = n * (d**4 @ p - 3 * variance**2) / spread**2
     return float(min(np.sum(OF_SKEWNESS / 6 * np.abs(skewness) + OF_KURTOSIS / 24 * np.abs(kurtosis)), 1.0))
-
-
-def _guide(observation: JointObservation) -> zoom.Guide:
-    """Return a rough likelihood of one parameter from the first sum alone."""
-    y, scale, n = np.array(observation.y, dtype=np.float64), observation.scale, observation.n_guess
-    n_sd = observation.n_sd
-
-    def spread(theta: Floats) -> tuple[Floats, Floats]:
-        mean, covariance = observation.moments(theta[:, None])
-        variance = np.maximum(covariance[:, 0, 0], 0) * (n + n_sd) + (mean[:, 0] * n_sd) ** 2
-        return n * mean[:, 0], variance + SMALLEST_VARIANCE * scale**2
-
-    # The first sum leads the zoom: what it leaves open is kept, and the second one decides there.
-    return zoom.Guide(
-        moments=spread,
-        log_density=lambda mean, variance: log_density_1d(y[0] - mean, np.sqrt(variance), scale),
-        noise=2 * scale**2,
-    )
 
 
 plugin = clt_grid

@@ -27,6 +27,7 @@ FROM_PRIOR = 0.2  # of the particles: no part of the posterior can be missed by 
 CENTRES = 200
 DEGREES = 5.0  # of the proposal's t kernels
 FIRST, PER_DRAW, LEAST = 4_000, 10, 1_000
+STAGES = 5  # of so many particles: from the prior, three towards the posterior, and one that is kept
 MOST_RECORDS = 1e8  # simulated for one posterior, some seconds
 BATCH, BATCH_RECORDS = 2**13, 2**21  # particles and records of one batch at most: some tens of megabytes, a tenth of a second
 WINDOW = 40.0  # noise scales of a private n's count
@@ -87,20 +88,23 @@ def kernel_is(rng: np.random.Generator, observation: JointObservation, prior: An
     """Draw from the exact posterior; raises InferenceError where the particles that it takes are too many to simulate."""
     size = CHAINS * -(-n_draws // CHAINS)
     wanted = max(LEAST, PER_DRAW * size)
+    if max(STAGES * FIRST, wanted) * observation.n_guess > MOST_RECORDS:
+        raise InferenceError(_too_long(size))
     particles = weigh(rng, observation, prior, first_proposal(rng, prior), FIRST)
-    for _ in range(3):  # towards the posterior; each proposal is drawn from the particles before it
+    for _ in range(STAGES - 2):  # towards the posterior; each proposal is drawn from the particles before it
         particles = weigh(rng, observation, prior, propose(rng, particles), FIRST)
     proposal = propose(rng, particles)
     particles = weigh(rng, observation, prior, proposal, FIRST)
     made = grow(rng, observation, prior, proposal, particles, wanted)
     if made is None:
         found = effective_size(particles.log_weight)
-        msg = (
-            f"engine kernel_is would have to simulate more than {MOST_RECORDS:.0e} records for {size} draws "
-            f"({found:.0f} effective of {FIRST} particles); use clt_grid, or auto, or fewer draws"
-        )
-        raise InferenceError(msg)
+        raise InferenceError(_too_long(size, f" ({found:.0f} effective of {FIRST} particles)"))
     return resample(rng, prior, made, size, reason="asked for")
+
+
+def _too_long(size: int, found: str = "") -> str:
+    told = f"engine kernel_is would have to simulate more than {MOST_RECORDS:.0e} records for {size} draws{found}"
+    return f"{told}; use clt_grid, or auto, or fewer draws"
 
 
 def grow(

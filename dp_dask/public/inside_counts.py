@@ -1,0 +1,58 @@
+"""How many records lie inside the bounds, given the noisy counts: the weights with which a sum over that number is taken."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from dp_dask.public.joint import JointObservation
+
+__all__ = ["inside_counts", "log_weights", "private_counts"]
+
+Floats = NDArray[np.float64]
+WINDOW = 40.0  # noise scales on each side of a noisy count
+
+
+def inside_counts(observation: JointObservation) -> Floats:
+    """Return the numbers m of records inside that the noisy counts leave possible, consecutive."""
+    weight, scale = observation.statistic.inside_weight, observation.scale
+    largest = observation.n if observation.n is not None else int(private_counts(observation)[0][-1])
+    return _window(observation.y[-1] / weight, WINDOW * scale / weight, largest)
+
+
+def private_counts(observation: JointObservation) -> tuple[Floats, Floats]:
+    """Return the n that the noisy count of all leaves possible, consecutive, and the log of prior times noise density of each."""
+    weight, count, scale = observation.statistic.count_weight, observation.count or 0, observation.scale
+    n = _window(count / weight, WINDOW * scale / weight, math.inf)
+    log_g = 0.0 if observation.expected_n is None else -math.log1p(1 / observation.expected_n)
+    return n, n * log_g - np.abs(count - weight * n) / scale
+
+
+def log_weights(observation: JointObservation, m: Floats, inside: Floats, outside: Floats) -> Floats:
+    """Return log of P(m records inside) times the density of the noisy counts [theta, m], up to a constant.
+
+    With ``inside`` and ``outside`` [theta] the probabilities of a record, P(m) is binomial; where n is private it is summed
+    over n with its prior and the density of its own noisy count.
+    """
+    noise = -np.abs(observation.y[-1] - observation.statistic.inside_weight * m) / observation.scale
+    of_inside = noise + special.xlogy(m, inside[:, None])
+    if observation.n is not None:
+        return of_inside + _log_choose(float(observation.n), m) + special.xlogy(observation.n - m, outside[:, None])
+    n, log_prior = private_counts(observation)
+    rest = n[:, None] - m
+    choose = np.where(rest >= 0, log_prior[:, None] + _log_choose(n[:, None], m), -np.inf)
+    of_outside = [special.logsumexp(choose + special.xlogy(np.maximum(rest, 0), q), axis=0) for q in outside]
+    return of_inside + np.array(of_outside)
+
+
+def _log_choose(n: Floats | float, m: Floats) -> Floats:
+    return np.asarray(special.gammaln(n + 1) - special.gammaln(m + 1) - special.gammaln(np.maximum(n - m, 0) + 1))
+
+
+def _window(centre: float, reach: float, largest: float) -> Floats:
+    """Return the whole numbers from 0 to ``largest`` that are near the centre, or near the end that is nearest to it."""
+    nearest = min(max(centre, 0.0), largest)
+    return np.arange(max(math.floor(nearest - reach), 0), min(math.ceil(nearest + reach), largest) + 1, dtype=np.float64)
