@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -9,10 +10,12 @@ import numpy as np
 
 from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Outside
+from dp_dask.core.privacy import USUAL, Loss, Spent, Unit, price
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.errors import BudgetError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
+from dp_dask.gate.noise import meaning
 from dp_dask.measurement import Measurement
 from dp_dask.pipeline import check_families
 from dp_dask.private.reduce import columns_of
@@ -22,6 +25,7 @@ from dp_dask.public.simulation import Width, expected_widths
 __all__ = ["Check", "Forecast", "check"]
 
 REPLICATES = 40
+PROTECTS_LITTLE = {Unit.EPSILON: 10, Unit.RHO: 50}  # rho = epsilon^2 / 2
 SEED = 0  # a plan is printed, not published; the same file gives the same plan
 
 
@@ -31,8 +35,8 @@ class Forecast:
 
     measurement: str
     parameters: tuple[str, ...]
-    epsilon: Decimal
-    sensitivity: float  # in the units of the statistic
+    loss: Loss
+    sensitivity: float  # in the units of the statistic: in L1 for Laplace, in L2 for Gaussian noise
     noise_scale: float  # of the sum, in the units of the statistic
     unit: float
     prior: str
@@ -47,7 +51,7 @@ class Check:
     """A valid file's plan: cost, budget, and a forecast for each measurement."""
 
     dataset: str
-    cost: Decimal
+    cost: Spent  # of all measurements, in the budget's unit where that can be
     balance: Balance | None  # None where no budget has been granted yet
     refusal: str | None  # why a run would be refused by the ledger now
     forecasts: tuple[Forecast, ...]
@@ -62,7 +66,9 @@ def check(pipeline: Pipeline) -> Check:
     check_families(pipeline)
     balance, refusal = _budget(pipeline)
     forecasts = tuple(_forecast(m, pipeline) for m in pipeline.measurements)
-    return Check(dataset=pipeline.dataset, cost=pipeline.epsilon, balance=balance, refusal=refusal, forecasts=forecasts)
+    unit = Unit.RHO if balance is not None and balance.unit is Unit.RHO else pipeline.unit
+    cost = meaning(unit, price(pipeline.losses, unit), pipeline.delta)
+    return Check(dataset=pipeline.dataset, cost=cost, balance=balance, refusal=refusal, forecasts=forecasts)
 
 
 def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
@@ -73,9 +79,9 @@ def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
         balance = ledger.balance(pipeline.dataset)
         version = pipeline.version or pipeline.source.version()
         requests = {ledger.digest(m.request, version): m.request for m in pipeline.measurements}
-        price = sum((r.epsilon for digest, r in requests.items() if ledger.find(digest) is None), Decimal(0))
-        if price:
-            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, price)
+        losses = [r.loss for digest, r in requests.items() if ledger.find(digest) is None]
+        if losses:
+            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses)
     except BudgetError as error:
         return balance, str(error)
     finally:
@@ -91,22 +97,26 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     if like.n is not None or like.expected_n is not None:
         widths = expected_widths(np.random.default_rng(SEED), like, prior, REPLICATES)
     unit = statistic.units[0]
+    if m.request.loss.unit is Unit.RHO:
+        sensitivity = math.sqrt(statistic.squared_sensitivity(m.request.neighbours))
+    else:
+        sensitivity = statistic.sensitivity(m.request.neighbours)
     return Forecast(
         measurement=m.name,
         parameters=model.parameters,
-        epsilon=m.request.epsilon,
-        sensitivity=statistic.sensitivity(m.request.neighbours) * unit,
+        loss=m.request.loss,
+        sensitivity=sensitivity * unit,
         noise_scale=like.scale * unit,
         unit=unit,
         prior=str(m.prior),
         prior_mean=tuple(map(float, np.atleast_1d(prior.mean))),
         prior_sd=tuple(map(float, np.atleast_1d(prior.sd))),
         widths=widths,
-        warnings=tuple(_warnings(m, like.n)),
+        warnings=tuple(_warnings(m, like.n, pipeline.delta)),
     )
 
 
-def _warnings(m: Measurement, n: int | None) -> list[str]:
+def _warnings(m: Measurement, n: int | None, delta: Decimal | None) -> list[str]:
     """Say what is allowed but seldom wanted."""
     statistic = m.request.statistic
     found = []
@@ -123,8 +133,13 @@ def _warnings(m: Measurement, n: int | None) -> list[str]:
             "a prior without a finite sd leaves the posterior without one: trust its interval, not its mean and sd; "
             "the widths above are medians of half the central 68 % interval"
         )
-    if m.request.epsilon > 10:  # noqa: PLR2004
-        found.append(f"epsilon {m.request.epsilon} protects little; 0.1 to 1 is usual")
+    loss = m.request.loss
+    if loss.amount > PROTECTS_LITTLE[loss.unit]:
+        found.append(f"{loss} protects little; {USUAL[loss.unit]} is usual")
+    if loss.unit is Unit.RHO and n is not None and delta is not None and delta * n >= 1:
+        found.append(
+            f"delta {delta} is not below one over n: releasing one record as it is would be allowed; give a smaller delta"
+        )
     if n is not None and n < 10:  # noqa: PLR2004
         found.append(f"n is {n}: expect the prior back")
     return found

@@ -1,4 +1,4 @@
-"""The command line's ledger: who may spend how much epsilon on which data set."""
+"""The command line's ledger: who may spend how much epsilon, or rho, on which data set."""
 
 from __future__ import annotations
 
@@ -20,54 +20,64 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 
 @click.group()
 def ledger() -> None:
-    """The budget: who may spend how much epsilon on which data set."""
+    """The budget: who may spend how much epsilon, or rho, on which data set."""
 
 
-class _Epsilon(click.ParamType[Decimal]):
-    name = "epsilon"
+class _Amount(click.ParamType[Decimal]):
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def convert(self, value: Any, _param: Any, _context: Any) -> Decimal:
-        from dp_dask.core.privacy import exact_epsilon  # noqa: PLC0415
+        from dp_dask.core.privacy import Unit, exact_amount  # noqa: PLC0415
 
         try:
-            return exact_epsilon(Decimal(value))
+            return exact_amount(Decimal(value), Unit(self.name))
         except InvalidOperation:
             problem = f"is {value!r}; give a decimal number such as 0.5"
         except ValueError as error:
             problem = str(error)
-        raise ConfigError.of("--epsilon", problem)
+        raise ConfigError.of("--" + self.name, problem)
 
 
-EPSILON = click.option("--epsilon", required=True, type=_Epsilon(), help="The amount, a decimal number.")
+EPSILON = click.option("--epsilon", type=_Amount("epsilon"), help="The amount, a decimal number: pure differential privacy.")
+RHO = click.option(
+    "--rho", type=_Amount("rho"), help="The amount in place of epsilon: zero-concentrated, for Gaussian noise too."
+)
 WHY = click.option("--why", default="", help="A reason, kept in the ledger.")
 
 
 @ledger.command("init")
 @FILE
 @EPSILON
+@RHO
 @WHY
-def ledger_init(file: Path, epsilon: Decimal, why: str) -> None:
+def ledger_init(file: Path, epsilon: Decimal | None, rho: Decimal | None, why: str) -> None:
     """Make FILE's ledger and give its data set a first budget; a repeat changes nothing."""
-    _with_ledger(file, lambda book, p, who: book.open_dataset(p.dataset, p.neighbours, epsilon, who=who, why=why))
+    amount = _amount(epsilon, rho)
+    _with_ledger(file, lambda book, p, who: book.open_dataset(p.dataset, p.neighbours, **amount, who=who, why=why))
 
 
 @ledger.command("grant")
 @FILE
 @EPSILON
+@RHO
 @WHY
-def ledger_grant(file: Path, epsilon: Decimal, why: str) -> None:
+def ledger_grant(file: Path, epsilon: Decimal | None, rho: Decimal | None, why: str) -> None:
     """Add to the budget of FILE's data set."""
-    _with_ledger(file, lambda book, p, who: book.grant(p.dataset, epsilon, who=who, why=why))
+    amount = _amount(epsilon, rho)
+    _with_ledger(file, lambda book, p, who: book.grant(p.dataset, **amount, who=who, why=why))
 
 
 @ledger.command("show")
 @FILE
 @JSON
 def ledger_show(file: Path, *, as_json: bool) -> None:
-    """Show every data set of FILE's ledger: granted, spent and left."""
+    """Show every data set of FILE's ledger: granted, spent and left; of rho also what it means at FILE's delta."""
     from dp_dask import show  # noqa: PLC0415
+    from dp_dask.gate.noise import meaning  # noqa: PLC0415
 
-    show.balances(_open(file, lambda book, _p, _who: book.balances()), as_json=as_json)
+    found = _open(file, lambda book, p, _who: [(b, meaning(b.unit, b.spent, p.delta)) for b in book.balances()])
+    show.balances(found, as_json=as_json)
 
 
 @ledger.command("verify")
@@ -79,9 +89,22 @@ def ledger_verify(file: Path, *, as_json: bool) -> None:
     click.echo(json.dumps({"entries": count, "sound": True}) if as_json else f"{count} entries, all sound")
 
 
+def _amount(epsilon: Decimal | None, rho: Decimal | None) -> dict[str, Any]:
+    """Return the one amount that is given, with its unit."""
+    from dp_dask.core.privacy import Unit  # noqa: PLC0415
+
+    if (epsilon is None) is (rho is None):
+        problem = "is missing" if epsilon is None else "stands beside --rho"
+        what = "give --epsilon, or --rho for a budget that Gaussian noise can be charged to, one of the two"
+        raise ConfigError.of("--epsilon", f"{problem}; {what}")
+    return {"amount": rho, "unit": Unit.RHO} if epsilon is None else {"amount": epsilon, "unit": Unit.EPSILON}
+
+
 def _with_ledger(file: Path, action: Callable[[Any, Any, str], Any]) -> None:
     balance = _open(file, action)
-    click.echo(f"{balance.dataset}: {balance.granted} granted, {balance.spent} spent, {balance.left} left ({balance.neighbours})")
+    of = "" if balance.unit == "epsilon" else f" {balance.unit}"
+    told = f"{balance.granted}{of} granted, {balance.spent} spent, {balance.left} left ({balance.neighbours})"
+    click.echo(f"{balance.dataset}: {told}")
 
 
 def _open(file: Path, action: Callable[[Any, Any, str], Any]) -> Any:

@@ -14,7 +14,7 @@ from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.clusters import Cluster
 from dp_dask.core import plugins
 from dp_dask.core.names import NAME, is_name
-from dp_dask.core.privacy import Neighbours
+from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.errors import ConfigError
 from dp_dask.measurement import Measurement, Privacy, make_measurements
 from dp_dask.private.sources import Source
@@ -36,6 +36,7 @@ class Pipeline:
     neighbours: Neighbours
     n: int | None
     expected_n: float | None
+    delta: Decimal | None
     measurements: tuple[Measurement, ...]
     n_draws: int
     engine: str
@@ -44,9 +45,14 @@ class Pipeline:
     output: Path
 
     @property
-    def epsilon(self) -> Decimal:
-        """The cost of all measurements together, equal requests counted once."""
-        return sum((request.epsilon for request in {m.request for m in self.measurements}), Decimal(0))
+    def losses(self) -> list[Loss]:
+        """What the measurements ask for, equal requests counted once."""
+        return [request.loss for request in dict.fromkeys(m.request for m in self.measurements)]
+
+    @property
+    def unit(self) -> Unit:
+        """The unit in which all that is asked for has a price."""
+        return Unit.RHO if any(loss.unit is Unit.RHO for loss in self.losses) else Unit.EPSILON
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         neighbours=privacy.neighbours,
         n=privacy.n,
         expected_n=privacy.expected_records,
+        delta=privacy.delta,
         measurements=tuple(measurements),
         n_draws=inference.draws,
         engine=inference.engine,

@@ -121,10 +121,11 @@ def _models(given: Any, faults: Faults) -> dict[str, Any]:
     for name, entry in given.items():
         if not is_name(name):
             faults.add(f"models.{name}", f"the name may hold {NAME} only")
-        for key in ("column", "epsilon"):
+        for key in ("column", "epsilon", "rho"):
             if isinstance(entry, dict) and key in entry:
                 faults.add(
-                    f"models.{name}.{key}", "has no place here: records are simulated, epsilon is listed once for all models"
+                    f"models.{name}.{key}",
+                    "has no place here: records are simulated, with Laplace noise of an epsilon that is listed once",
                 )
     return given
 

@@ -17,10 +17,11 @@ from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.pooled import Pooled, PooledGroups
-from dp_dask.core.privacy import Neighbours, exact_epsilon
+from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_delta
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
+from dp_dask.loss import read_loss, resolution
 from dp_dask.model import MODELS, find_class, known_names, make_model
 from dp_dask.prior import make_prior
 from dp_dask.public.gram_report import GramPrior
@@ -52,13 +53,16 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """Who is protected: the relation, and n where it is public."""
+    """Who is protected: the relation, and n where it is public; the delta at which losses in rho are told as an epsilon too."""
 
     neighbours: Neighbours
     n: int | None = None
     expected_records: float | None = None
+    delta: Decimal | None = None
 
     def __post_init__(self) -> None:
+        if self.delta is not None:
+            object.__setattr__(self, "delta", exact_delta(self.delta))
         if self.neighbours is Neighbours.REPLACE:
             if self.n is None:
                 msg = "neighbours: replace needs n, the public and exact number of records; where it is not public use add_remove"
@@ -133,15 +137,16 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     natural = getattr(cls, "natural_bounds", None)
     known = known_names(cls)
     of_one = [] if hasattr(cls, "bounded") else ["column"]  # a model of several columns names them itself
-    shared = ["model", *of_one, "epsilon", "prior", *(["bounds", "outside", "inside_count", "group_by"] if has_bounds else [])]
-    needed = [*of_one, "epsilon", "prior", *(["bounds"] if has_bounds and natural is None else [])]
+    of_bounds = ["bounds", "outside", "inside_count", "group_by"] if has_bounds else []
+    shared = ["model", *of_one, "epsilon", "rho", "prior", *of_bounds]
+    needed = [*of_one, "prior", *(["bounds"] if has_bounds and natural is None else [])]
     values = check_keys(given, path, [*shared, *known], [*needed, *known], faults)
     given_known = {key: values[key] for key in known if key in values}
     model = make_model(model_name, given_known, path, faults) if len(given_known) == len(known) else None
     column = leaf(str, values.get("column", ""), f"{path}.column", faults)
     outside = leaf(Outside, values.get("outside", "clamp"), f"{path}.outside", faults)
     inside_count = _inside_count(values.get("inside_count", False), f"{path}.inside_count", faults)
-    epsilon = _epsilon(values["epsilon"], f"{path}.epsilon", faults) if "epsilon" in values else None
+    loss = read_loss(values, path, faults, is_delta_known=privacy is None or privacy.delta is not None)
     bounds = model.natural_bounds if has_bounds and model is not None else None
     if "bounds" in values:
         bounds = _bounds(values["bounds"], model or cls, f"{path}.bounds", faults)
@@ -154,15 +159,22 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     if inside_count is not None and (by is not None or outside is not Outside.TRUNCATE or hasattr(model, "features")):
         allowed = "outside: truncate, models of one parameter and one sum, and no groups"
         faults.add(f"{path}.inside_count", f"goes with {allowed}; leave it out here")
-    if len(faults.problems) > before or privacy is None or model is None or prior is None or epsilon is None:
+    if len(faults.problems) > before or privacy is None or model is None or prior is None or loss is None:
         return None
     try:
-        statistic = _statistic(model, column, bounds, outside, privacy, float(epsilon), by, inside_count)
+        statistic = _statistic(model, column, bounds, outside, privacy, resolution(loss), by, inside_count)
     except ValueError as error:
         where = "bounds" if has_bounds else "columns" if hasattr(cls, "bounded") else "categories"
         faults.add(f"{path}.{where}", str(error))
         return None
-    request = Request(dataset=dataset, statistic=statistic, neighbours=privacy.neighbours, n=privacy.n, epsilon=epsilon)
+    request = Request(
+        dataset=dataset,
+        statistic=statistic,
+        neighbours=privacy.neighbours,
+        n=privacy.n,
+        epsilon=loss.amount if loss.unit is Unit.EPSILON else None,
+        rho=loss.amount if loss.unit is Unit.RHO else None,
+    )
     return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request, inside_count=inside_count)
 
 
@@ -198,9 +210,9 @@ def redesign(
     check_support(bounds, m.model.support, is_integer=m.model.is_integer)
     statistic = m.request.statistic
     by = GroupBy(statistic.by.column, statistic.by.categories) if isinstance(statistic, GroupedSum) else None
-    epsilon = exact_epsilon(epsilon)
-    made = _statistic(m.model, statistic.columns[0], bounds, outside, privacy, float(epsilon), by, inside_count)
-    request = dataclasses.replace(m.request, statistic=made, epsilon=epsilon)
+    loss = Loss(Unit.EPSILON, epsilon)
+    made = _statistic(m.model, statistic.columns[0], bounds, outside, privacy, resolution(loss), by, inside_count)
+    request = dataclasses.replace(m.request, statistic=made, epsilon=loss.amount)
     return dataclasses.replace(m, request=request, inside_count=inside_count)
 
 
@@ -245,17 +257,6 @@ def _inside_count(value: Any, path: str, faults: Faults) -> float | None:
         faults.add(path, f"is {show(value)}; give true, false, or its share of epsilon: above 0 and below 1")
         return None
     return float(share)
-
-
-def _epsilon(value: Any, path: str, faults: Faults) -> Decimal | None:
-    number = leaf(Decimal, value, path, faults)
-    if number is None:
-        return None
-    try:
-        return exact_epsilon(number)
-    except ValueError as error:
-        faults.add(path, str(error))
-        return None
 
 
 def _bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:

@@ -15,9 +15,11 @@ from typing import Any
 
 from dp_dask.clusters import Cluster
 from dp_dask.config import FEWEST_DRAWS, MOST_DRAWS
+from dp_dask.core.privacy import Unit
 from dp_dask.errors import ConfigError
 from dp_dask.explore import Exploration
 from dp_dask.explore.picture import draw
+from dp_dask.gate.noise import meaning
 from dp_dask.pipeline import Run, infer_from
 from dp_dask.public import publication as files
 from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
@@ -64,7 +66,9 @@ def write_run(run: Run, folder: Path, cluster: Cluster | None = None) -> tuple[P
     """Infer from a run's releases, long simulations on the cluster; write all four files, return their folder and summaries."""
     target = run_folder(run, folder)
     posteriors = infer_from(run.publication, run.n_draws, run.engine, cluster=cluster)
-    spending = Spending(charged=run.cost, spent=run.balance.spent, granted=run.balance.granted)
+    delta = None if run.publication.total is None else run.publication.total.delta
+    balance = run.balance
+    spending = Spending(charged=run.cost, spent=meaning(balance.unit, balance.spent, delta), granted=balance.granted)
     summaries = write_posterior(run.publication, posteriors, spending, target)
     text = json.dumps(run_json(run, summaries, spending), indent=2, allow_nan=False) + "\n"
     _replace(target / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
@@ -162,7 +166,7 @@ def write_report_again(folder: Path) -> Path:
     problem = ""
     try:
         told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        spending = Spending(**{key: Decimal(told[key]) for key in ("charged", "spent", "granted")})
+        spending = _spending(told)
         n_draws, engine = int(told["draws"]), str(told["engine"])
         if not FEWEST_DRAWS <= n_draws <= MOST_DRAWS:
             problem = "asks for a number of draws that is not allowed"
@@ -176,14 +180,24 @@ def write_report_again(folder: Path) -> Path:
     return folder / "report.html"
 
 
+def _spending(told: dict[str, Any]) -> Spending:
+    unit = Unit(told.get("unit", Unit.EPSILON))
+    delta = None if told.get("delta") is None else Decimal(told["delta"])
+    spent = meaning(unit, Decimal(told["spent"]), delta)
+    return Spending(charged=Decimal(told["charged"]), spent=spent, granted=Decimal(told["granted"]))
+
+
 def run_json(run: Run, summaries: Sequence[Summary], spending: Spending) -> dict[str, Any]:
     """Return what a machine wants to know of a run, in strict JSON; decimals as text."""
     return {
         "schema": "dp-dask/run/2",
         "written_by": run.publication.written_by,
         "dataset": run.publication.dataset,
+        "unit": str(spending.spent.unit),
         "charged": str(spending.charged),
-        "spent": str(spending.spent),
+        "spent": str(spending.spent.amount),
+        "delta": None if spending.spent.delta is None else str(spending.spent.delta),
+        "spent_epsilon_at_delta": spending.spent.epsilon,
         "granted": str(spending.granted),
         "left": str(spending.left),
         "draws": run.n_draws,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -18,15 +18,16 @@ from dp_dask.build import Faults
 from dp_dask.clusters import Cluster
 from dp_dask.config import Pipeline
 from dp_dask.core.grouped import GroupedSum
+from dp_dask.core.privacy import Spent, Unit, price
 from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
 from dp_dask.errors import ConfigError, InferenceError, Problem, SourceError
 from dp_dask.fan_out import over
+from dp_dask.gate.additive import release
 from dp_dask.gate.journal import Balance
-from dp_dask.gate.laplace import release
 from dp_dask.gate.ledger import Ledger
-from dp_dask.gate.noise import Noise, OpenDPNoise
+from dp_dask.gate.noise import Noise, OpenDPNoise, meaning
 from dp_dask.measurement import Measurement, for_report
 from dp_dask.model import make_model, plain_model
 from dp_dask.prior import make_prior, plain_prior
@@ -58,8 +59,8 @@ class Run:
 
     @property
     def cost(self) -> Decimal:
-        """What this run was charged."""
-        return sum((self.publication.measurements[name].release.request.epsilon for name in self.charged), Decimal(0))
+        """What this run was charged, in the budget's unit."""
+        return price((self.publication.measurements[name].release.request.loss for name in self.charged), self.balance.unit)
 
 
 def silent(_stage: str, _done: int, _of: int) -> None:
@@ -86,8 +87,16 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
         written_by=f"dp-dask {__version__}",
         dataset=pipeline.dataset,
         measurements={m.name: _published(m, made, pipeline.expected_n) for m, made in measured},
+        total=_total(releases, pipeline.delta),
     )
     return Run(publication=publication, balance=balance, charged=charged, n_draws=pipeline.n_draws, engine=pipeline.engine)
+
+
+def _total(releases: Iterable[Release], delta: Decimal | None) -> Spent:
+    """Return what releases lose together: in epsilon, or where one is in rho, in rho."""
+    losses = [request.loss for request in dict.fromkeys(each.request for each in releases)]
+    unit = Unit.RHO if any(loss.unit is Unit.RHO for loss in losses) else Unit.EPSILON
+    return meaning(unit, price(losses, unit), delta)
 
 
 def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress) -> tuple[list[Release], tuple[str, ...]]:
@@ -100,7 +109,7 @@ def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progres
     drawn: list[Release] = []
     if new:
         requests = [m.request for m in new.values()]
-        ledger.check_affordable(pipeline.dataset, pipeline.neighbours, sum((r.epsilon for r in requests), Decimal(0)))
+        ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [r.loss for r in requests])
         state = pipeline.source.version()
         total = _reduce(pipeline, requests, progress)
         if pipeline.source.version() != state:
@@ -190,7 +199,9 @@ def select(publication: Publication, measurement: str | None) -> Publication:
     if measurement not in publication.measurements:
         names = ", ".join(publication.measurements)
         raise ConfigError.of("--measurement", f"is {measurement!r}; the release holds: {names}")
-    return replace(publication, measurements={measurement: publication.measurements[measurement]})
+    published = publication.measurements[measurement]
+    delta = None if publication.total is None else publication.total.delta
+    return replace(publication, measurements={measurement: published}, total=_total([published.release], delta))
 
 
 def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Progress = silent) -> dict[str, Uniformity]:

@@ -19,7 +19,8 @@ from dp_dask.public.infer import ENGINES
 
 __all__ = ["schema"]
 
-EPSILON = {"type": "number", "exclusiveMinimum": 0, "description": "privacy loss; no default"}
+EPSILON = {"type": "number", "exclusiveMinimum": 0, "description": "privacy loss, by discrete Laplace noise; no default"}
+RHO = {"type": "number", "exclusiveMinimum": 0, "description": "in place of epsilon: zCDP, by discrete Gaussian noise"}
 GROUP_BY = {
     "type": "object",
     "properties": {"column": {"type": "string"}, "groups": {"type": "array", "items": {"type": ["integer", "string"]}}},
@@ -126,9 +127,11 @@ def _measurement(name: str) -> dict[str, Any]:
         **({"bounds": bounds, "outside": {"enum": ["clamp", "truncate"]}} if has_bounds else {}),
         **({"group_by": GROUP_BY, "inside_count": INSIDE_COUNT} if has_bounds and not hasattr(model, "features") else {}),
         "epsilon": EPSILON,
+        "rho": RHO,
         "prior": _prior(model),
         **known["properties"],
     }
     needed = ["bounds"] if has_bounds and model.natural_bounds is None else []
     of_one = [] if hasattr(model, "bounded") else ["column"]
-    return _mapping(properties, ["model", *of_one, "epsilon", "prior", *needed, *known["required"]])
+    described = _mapping(properties, ["model", *of_one, "prior", *needed, *known["required"]])
+    return {**described, "oneOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from dp_dask.check import Check, Forecast
 from dp_dask.core.prior_kinds import tell_moments
+from dp_dask.core.privacy import Spent, Unit
 from dp_dask.explore import Exploration, Explored, Tried
 from dp_dask.explore.results import tell_outside
 from dp_dask.gate.journal import Balance
@@ -64,7 +65,14 @@ def run(result: Run, summaries: Sequence[Summary], folder: Path, *, as_json: boo
     balance = result.balance
     paid = ", ".join(result.charged) or "nothing: these releases were paid for before"
     console.print(f"charged: {paid}")
-    console.print(f"budget of {balance.dataset}: {balance.spent} of {balance.granted} spent, {balance.left} left")
+    told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    means = (
+        ""
+        if told["delta"] is None
+        else f" (what is spent means epsilon {told['spent_epsilon_at_delta']:.4g} at delta {told['delta']})"
+    )
+    of = "" if balance.unit is Unit.EPSILON else f" in {balance.unit}"
+    console.print(f"budget of {balance.dataset}{of}: {balance.spent} of {balance.granted} spent, {balance.left} left{means}")
     console.print(f"files: {folder}", soft_wrap=True)
 
 
@@ -130,7 +138,7 @@ def check(result: Check, *, as_json: bool) -> None:
     if as_json:
         plan = {
             "dataset": result.dataset,
-            "cost": str(result.cost),
+            **_spent("cost", result.cost),
             "budget": None if balance is None else _balance(balance),
             "refusal": result.refusal,
             "measurements": {f.measurement: _forecast(f) for f in result.forecasts},
@@ -138,10 +146,10 @@ def check(result: Check, *, as_json: bool) -> None:
         _print_json(plan)
         return
     console = _console()
-    table = _table("measurement", "parameter", "epsilon", "sensitivity", "noise scale", "expected sd", "without privacy", "ratio")
+    table = _table("measurement", "parameter", "loss", "sensitivity", "noise scale", "expected sd", "without privacy", "ratio")
     for f in result.forecasts:
         widths = [_width(w) for w in f.widths] or [("?", "?", "?")] * len(f.parameters)
-        facts = (str(f.epsilon), f"{f.sensitivity:.4g}", f"{f.noise_scale:.4g}")
+        facts = (str(f.loss), f"{f.sensitivity:.4g}", f"{f.noise_scale:.4g}")
         for parameter, width in list(zip(f.parameters, widths, strict=True))[:MOST_ROWS]:
             table.add_row(f.measurement, parameter, *facts, *width)
     console.print("valid")
@@ -150,7 +158,7 @@ def check(result: Check, *, as_json: bool) -> None:
         for line in _notes(f):
             console.print(line)
     if balance is not None:
-        console.print(f"budget of {balance.dataset}: {balance.left} left before, cost {result.cost}")
+        console.print(f"budget of {balance.dataset}: {balance.unit} {balance.left} left before, cost {result.cost}")
         if result.refusal is None:
             console.print("a run is affordable; releases made before are not charged again")
     if result.refusal is not None:
@@ -170,7 +178,8 @@ def _notes(f: Forecast) -> list[str]:
 def _forecast(f: Forecast) -> dict[str, Any]:
     moments = {"prior_mean": f.prior_mean, "prior_sd": f.prior_sd}
     finite = {key: [value if math.isfinite(value) else None for value in values] for key, values in moments.items()}
-    return {**asdict(f), **finite, "epsilon": str(f.epsilon)}
+    told = {key: value for key, value in asdict(f).items() if key != "loss"}
+    return {**told, **finite, str(f.loss.unit): str(f.loss.amount)}
 
 
 def _width(width: Width) -> tuple[str, str, str]:
@@ -249,19 +258,26 @@ def experiment(cells: Sequence[Cell], texts: Mapping[str, str], folder: Path, *,
     console.print(f"files: {folder}", soft_wrap=True)
 
 
-def balances(found: Sequence[Balance], *, as_json: bool) -> None:
-    """Show the budgets of a ledger."""
+def balances(found: Sequence[tuple[Balance, Spent]], *, as_json: bool) -> None:
+    """Show the budgets of a ledger, and what is spent of each."""
     if as_json:
-        _print_json({b.dataset: _balance(b) for b in found})
+        _print_json({b.dataset: _balance(b) | ({} if s.epsilon is None else _spent("spent", s)) for b, s in found})
         return
-    table = _table("data set", "neighbours", "granted", "spent", "left")
-    for b in found:
-        table.add_row(b.dataset, str(b.neighbours), str(b.granted), str(b.spent), str(b.left))
+    table = _table("data set", "neighbours", "unit", "granted", "spent", "left", "spent means")
+    for b, s in found:
+        means = "" if s.epsilon is None else f"epsilon {s.epsilon:.4g} at delta {s.delta}"
+        table.add_row(b.dataset, str(b.neighbours), str(b.unit), str(b.granted), str(b.spent), str(b.left), means)
     _console().print(table)
 
 
 def _balance(b: Balance) -> dict[str, str]:
-    return {"neighbours": str(b.neighbours), "granted": str(b.granted), "spent": str(b.spent), "left": str(b.left)}
+    amounts = {"granted": str(b.granted), "spent": str(b.spent), "left": str(b.left)}
+    return {"neighbours": str(b.neighbours), "unit": str(b.unit), **amounts}
+
+
+def _spent(name: str, s: Spent) -> dict[str, Any]:
+    means = {} if s.epsilon is None else {f"{name}_epsilon_at_delta": s.epsilon, "delta": str(s.delta)}
+    return {name: str(s.amount), "unit": str(s.unit), **means}
 
 
 def _print_json(value: Any) -> None:

@@ -21,6 +21,7 @@ from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum, make_table
 from dp_dask.measurement import Privacy, make_statistic
 from dp_dask.public.joint import JointObservation
+from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import planned
 
@@ -123,6 +124,13 @@ def observation(
     )
 
 
+def gaussian(like: Any, rho: float) -> Any:
+    """The same observation under the Gaussian noise of a request of rho."""
+    neighbours = Neighbours.ADD_REMOVE if like.n is None else Neighbours.REPLACE
+    scale = math.sqrt(like.statistic.squared_sensitivity(neighbours) / (2 * rho))
+    return replace(like, law=Gaussian, scale=scale)
+
+
 def joint_observation(
     case: Case,
     *,
@@ -138,6 +146,11 @@ def joint_observation(
         dataset="d", statistic=made, neighbours=neighbours, n=n if is_public else None, epsilon=Decimal(str(epsilon))
     )
     return planned(request, case.model, None if is_public else float(n))
+
+
+def gaussian_pmf(k: np.ndarray, scale: float) -> np.ndarray:
+    """The discrete Gaussian law, written down anew for the tests, up to a constant."""
+    return np.exp(-((np.asarray(k) / scale) ** 2) / 2)
 
 
 def laplace_pmf(k: np.ndarray, scale: float) -> np.ndarray:

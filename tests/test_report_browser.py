@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cases import BY_NAME, observation
 
-from dp_dask.core.privacy import Neighbours
+from dp_dask.core.privacy import Neighbours, Spent, Unit
 from dp_dask.core.release import Release, Request
 from dp_dask.public.posterior import Posterior, summarise
 from dp_dask.public.publication import Publication, Published
@@ -49,7 +49,7 @@ def page():
     ]
     published = Published(model="geometric", known={}, prior={"alpha": 1, "beta": 1}, expected_records=None, release=release)
     publication = Publication(written_by="test", dataset="d<&>", measurements={p.measurement: published for p in posteriors})
-    spending = Spending(charged=Decimal("0.5"), spent=Decimal("0.5"), granted=Decimal(2))
+    spending = Spending(charged=Decimal("0.5"), spent=Spent(unit=Unit.EPSILON, amount=Decimal("0.5")), granted=Decimal(2))
     return render(publication, posteriors, [s for p in posteriors for s in summarise(p)], spending)
 
 

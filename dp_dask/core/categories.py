@@ -58,3 +58,10 @@ class CategoryCounts:
         Proof: a record is counted in one cell at most, so replacing it lowers one count and raises another.
         """
         return 2 if neighbours is Neighbours.REPLACE else 1
+
+    def squared_sensitivity(self, neighbours: Neighbours) -> int:
+        """Return the square of the largest L2 change of the counts: 2 where a record is replaced, 1 where one comes or goes.
+
+        Proof: one count changes by 1, or one by 1 and another by -1.
+        """
+        return 2 if neighbours is Neighbours.REPLACE else 1

@@ -106,6 +106,30 @@ class GramSum:
             return self.size * self.unit + c * self.unit // (2 * (c + 1))
         return self.count_weight + self.size * self.unit - c * self.centre
 
+    def squared_sensitivity(self, neighbours: Neighbours) -> int:
+        """Return the square of the largest L2 change of the released vector between neighbours, in grid units.
+
+        With c columns and unit 1: ``count_weight^2 + c + c (1 - centre)^2 + c (c - 1) / 2`` when a record is added or removed,
+        and ``(c + 1)^2``, less 1 where c is even, when one is replaced: exactly, records at the bounds attain both.
+
+        Proof, add or remove. With s_i = z_i^2 the squares add up to sum s_i + sum (s_i - centre)^2 + sum over i < j of s_i s_j,
+        convex in every s_i: largest where each is 0 or 1. The k-th of them that is 1 adds 1 + k - 1 + (1 - centre)^2 - centre^2
+        = k + 1 - 2 centre, which is positive: all are 1. A null moves the count alone.
+        Proof, replace. Let g(z, z') = sum (z_i - z'_i)^2 + sum (z_i^2 - z'_i^2)^2 + sum over i < j of (z_i z_j - z'_i z'_j)^2.
+        1. In z = z_i it is z^4 + q z^2 - l z + const with q = 1 + sum over j != i of z_j^2 - 2 z'_i^2 >= -1. The sign of z is
+           free, so that -l z = |l| |z| is best, and z^4 + q z^2 + |l| z <= 1 + q + |l| on [0, 1], as
+           (z^2 - 1)(z^2 + 1 + q) <= 0. So |z_i| = 1 is best, and so for every entry of z and z' in turn.
+        2. With v = (1, z) and v' = (1, z'), g = (|v|^4 + |v'|^4) / 2 - (v . v')^2 + sum (z_i^2 - z'_i^2)^2 / 2. For entries of
+           -1 and 1 that is (c + 1)^2 - (v . v')^2, and v . v' is a sum of c + 1 signs, the first of them +1: its square is at
+           least 0 where c is odd and 1 where c is even, and some signs attain it.
+        3. A null adds 0, and any other record's square is at most 2 c + c (c - 1) / 2, which is no more.
+        """
+        c = len(self.columns)
+        if neighbours is Neighbours.REPLACE:
+            return ((c + 1) ** 2 - (1 - c % 2)) * self.unit**2
+        linear_and_products = (c + c * (c - 1) // 2) * self.unit**2
+        return self.count_weight**2 + linear_and_products + c * (self.unit - self.centre) ** 2
+
     def check_headroom(self, n_max: int) -> None:
         """Raise ValueError unless ``n_max`` contributions can be summed in int64 with room for the noise."""
         if n_max * self.unit >= MAX_SUM:

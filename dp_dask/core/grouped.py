@@ -55,3 +55,17 @@ class GroupedSum:
         """
         of_one = self.within.sensitivity(Neighbours.ADD_REMOVE)
         return of_one if neighbours is Neighbours.ADD_REMOVE else 2 * of_one
+
+    def squared_sensitivity(self, neighbours: Neighbours) -> int:
+        """Return the square of the largest L2 change of all groups' sums and counts between neighbours, in grid units.
+
+        Theorem: with d the squared sensitivity of one group's (count, sum) to an added record and r that of its sum to a
+        replaced one, it is d where a record is added or removed and max(2 d, r) where one is replaced. Proof: an added record is
+        in one group at most. Replacing it changes the parts of two groups, each by d at most and on coordinates of its own, so
+        that the squares add up; or it stays in its group, whose count then does not change and whose sum moves as
+        that of a replaced record. r exceeds 2 d where contributions have both signs and the count weighs little.
+        """
+        of_one = self.within.squared_sensitivity(Neighbours.ADD_REMOVE)
+        if neighbours is Neighbours.ADD_REMOVE:
+            return of_one
+        return max(2 * of_one, self.within.squared_sensitivity(Neighbours.REPLACE))

@@ -10,13 +10,15 @@ from typing import Literal
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
-from dp_dask.core.privacy import Neighbours, exact_epsilon
+from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
 
-__all__ = ["INSECURE", "AnyStatistic", "Release", "Request"]
+__all__ = ["INSECURE", "AnyStatistic", "Mechanism", "Release", "Request"]
 
 AnyStatistic = BoundedSum | TableSum | CategoryCounts | GroupedSum | GramSum
+
+Mechanism = Literal["discrete_laplace", "discrete_gaussian"]
 
 ID_LENGTH = 32
 LARGEST_NOISY = 2**63
@@ -25,22 +27,39 @@ INSECURE = "insecure"  # the sampler's name where noise came from a seed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One noisy vector of sums, in full: equal requests on the same data version share one release and one charge."""
+    """One noisy vector of sums, in full: equal requests on the same data version share one release and one charge.
+
+    Either ``epsilon`` is given, for discrete Laplace noise, or ``rho``, for discrete Gaussian noise.
+    """
 
     dataset: str
     statistic: AnyStatistic
     neighbours: Neighbours
     n: int | None  # the public number of records under replace, None where it is private
-    epsilon: Decimal
+    epsilon: Decimal | None = None
+    rho: Decimal | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", exact_epsilon(self.epsilon))
+        if (self.epsilon is None) is (self.rho is None):
+            msg = "a request has either an epsilon or a rho"
+            raise ValueError(msg)
+        if self.epsilon is not None:
+            object.__setattr__(self, "epsilon", exact_amount(self.epsilon, Unit.EPSILON))
+        if self.rho is not None:
+            object.__setattr__(self, "rho", exact_amount(self.rho, Unit.RHO))
         if (self.n is None) is (self.neighbours is Neighbours.REPLACE):
             msg = "n is public and given under replace, private and left out under add_remove"
             raise ValueError(msg)
         if self.n is not None and self.n < 0:
             msg = f"n is {self.n}; it must not be negative"
             raise ValueError(msg)
+
+    @property
+    def loss(self) -> Loss:
+        """The privacy loss that is asked for, which decides the noise."""
+        if self.rho is not None:
+            return Loss(Unit.RHO, self.rho)
+        return Loss(Unit.EPSILON, self.epsilon or Decimal(0))
 
     @property
     def has_count(self) -> bool:
@@ -52,16 +71,17 @@ class Request:
 class Release:
     """Noisy sums with all that inference needs; safe to print, store and publish.
 
-    ``noisy_sums`` (and ``noisy_count``, where a count is released) are in grid units, each with independent discrete
-    Laplace noise, P(k) proportional to exp(-|k| / scale). In the units of the statistic a noise of one
-    grid unit in coordinate j is ``statistic.units[j]``. ``privacy_loss`` is what OpenDP's privacy map gives for ``scale`` and
-    ``sensitivity``, rounded outwards; it never exceeds ``request.epsilon``.
+    ``noisy_sums`` (and ``noisy_count``, where a count is released) are in grid units, each with independent noise: discrete
+    Laplace, P(k) proportional to exp(-|k| / scale), or discrete Gaussian, P(k) proportional to exp(-k^2 / (2 scale^2)). In the
+    units of the statistic a noise of one grid unit in coordinate j is ``statistic.units[j]``. ``sensitivity`` is the L1 one for
+    Laplace, the square of the L2 one for Gaussian noise. ``privacy_loss`` is what OpenDP's privacy map gives for
+    ``scale`` and ``sensitivity``, rounded outwards; it never exceeds the request's epsilon or rho.
     """
 
     id: str
     created: str  # UTC, with offset
     request: Request
-    mechanism: Literal["discrete_laplace"] = "discrete_laplace"
+    mechanism: Mechanism = "discrete_laplace"
     sampler: str
     sensitivity: int
     scale: float
@@ -76,9 +96,18 @@ class Release:
         if not (math.isfinite(self.scale) and self.scale > 0 and self.sensitivity > 0):
             msg = "scale and sensitivity must be above 0"
             raise ValueError(msg)
-        promised = self.request.statistic.sensitivity(self.request.neighbours)
-        if self.sensitivity != promised or self.scale * float(self.request.epsilon) < self.sensitivity * (1 - 1e-9):
-            msg = "scale or sensitivity is less than the request's epsilon needs"
+        loss, statistic = self.request.loss, self.request.statistic
+        if loss.unit is Unit.RHO:
+            mechanism, promised = "discrete_gaussian", statistic.squared_sensitivity(self.request.neighbours)
+            bought = 2 * self.scale**2 * float(loss.amount)
+        else:
+            mechanism, promised = "discrete_laplace", statistic.sensitivity(self.request.neighbours)
+            bought = self.scale * float(loss.amount)
+        if self.mechanism != mechanism:
+            msg = f"a request of {loss.unit} is released by {mechanism}, not by {self.mechanism}"
+            raise ValueError(msg)
+        if self.sensitivity != promised or bought < self.sensitivity * (1 - 1e-9):
+            msg = f"scale or sensitivity is less than the request's {loss.unit} needs"
             raise ValueError(msg)
         if len(self.noisy_sums) != len(self.request.statistic.units):
             msg = "there must be one noisy sum for each coordinate of the statistic"

@@ -42,6 +42,10 @@ class Statistic(Protocol):
         """Return the largest L1 change of the released vector between neighbours, in grid units."""
         ...
 
+    def squared_sensitivity(self, neighbours: Neighbours) -> int:
+        """Return the square of its largest L2 change."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedSum:
@@ -93,6 +97,16 @@ class BoundedSum:
         if neighbours is Neighbours.REPLACE:
             return self.grid.high - self.grid.low
         return self.count_weight + self.grid.largest
+
+    def squared_sensitivity(self, neighbours: Neighbours) -> int:
+        """Return the square of the largest L2 change of the released vector between neighbours, in grid units.
+
+        Theorem: it is ``(high - low)^2`` where a record is replaced and ``weight^2 + max |c|^2`` where one is added or removed.
+        Proof: the change is that of ``sensitivity``, one number c(x) - c(x') respectively the vector (weight, c(x)).
+        """
+        if neighbours is Neighbours.REPLACE:
+            return (self.grid.high - self.grid.low) ** 2
+        return self.count_weight**2 + self.grid.largest**2
 
     def contributions(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return c(x) for each value, NaN standing for a null; the definition that the fast kernels are held to."""

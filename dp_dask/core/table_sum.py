@@ -18,6 +18,8 @@ __all__ = ["TableSum", "make_table", "with_inside_count"]
 
 Floats = NDArray[np.float64]
 MOST_COORDINATES = 6
+EXACT_SQUARES = 2**29  # the squares of 6 differences below twice as much add up to less than 2^63
+PAIRS = 2**18  # of columns, looked at together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,18 @@ class TableSum:
             widest = max(widest, max(int(projected.max()), 0) - min(int(projected.min()), 0))
         return widest
 
+    def squared_sensitivity(self, neighbours: Neighbours) -> int:
+        """Return the square of the largest L2 change of the released vector between neighbours, in grid units.
+
+        Theorem: with C = {0} u {columns of the table}, it is the largest |c - c'|^2 over c, c' in C where a record is replaced,
+        and weight^2 plus the largest |c|^2 where one is added or removed. Proof: the change is that of ``sensitivity``.
+        """
+        if neighbours is Neighbours.REPLACE:
+            return _squared_diameter(self.table)
+        return self.count_weight**2 + max(
+            sum(value * value for value in column) for column in zip(*self.rows.tolist(), strict=True)
+        )
+
     def contributions(self, values: Floats) -> NDArray[np.int64]:
         """Return each value's integers [record, coordinate], NaN standing for a null; the kernels are held to this."""
         counts = ~np.isnan(values)
@@ -93,6 +107,22 @@ class TableSum:
         if self.outside is Outside.TRUNCATE:
             counts &= (values >= self.bounds.lower) & (values <= self.bounds.upper)
         return np.where(counts[:, None], self.rows[:, self.cells.find(clipped)].T, 0)
+
+
+@lru_cache(maxsize=64)
+def _squared_diameter(table: tuple[str, ...]) -> int:
+    """Return the largest squared distance between columns of the table, 0 among them, by looking at all pairs."""
+    rows = _parse(table)
+    if len(rows) == 1:
+        return (max(int(rows.max()), 0) - min(int(rows.min()), 0)) ** 2
+    points = np.unique(np.append(rows, np.zeros((len(rows), 1), dtype=np.int64), axis=1), axis=1)
+    if np.abs(points).max() >= EXACT_SQUARES:
+        points = points.astype(object)  # integers of any size
+    widest, step = 0, max(PAIRS // points.shape[1], 1)
+    for start in range(0, points.shape[1], step):
+        d = points[:, start : start + step, None] - points[:, None, start:]
+        widest = max(widest, int((d * d).sum(axis=0).max()))
+    return widest
 
 
 @lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.pooled import Pooled
+from dp_dask.core.privacy import Unit
 from dp_dask.errors import ConfigError, InferenceError
 from dp_dask.explore.choose import choose, of_bounds, of_count, of_outside
 from dp_dask.explore.designs import Design, Setting, is_wider, within
@@ -35,10 +36,16 @@ HOPELESS = 2.5  # standard errors, by which a design that is not tried further i
 def explore(pipeline: Pipeline, *, entropy: int = 0, progress: Progress = silent) -> Exploration:
     """Try other designs for each measurement of numbers; the same entropy gives the same numbers.
 
-    Raises ConfigError for a private n of which nothing is said, and for a file without a measurement of numbers.
+    Raises ConfigError for a private n of which nothing is said, for a measurement in rho, and for a file without a measurement of
+    numbers.
     """
     if pipeline.n is None and pipeline.expected_n is None:
         raise ConfigError.of("privacy.expected_records", "is missing; to simulate a private n takes a public guess of it")
+    for m in pipeline.measurements:
+        if m.request.loss.unit is Unit.RHO:
+            msg = "is not explored: designs are compared under Laplace noise; give an epsilon of 2 sqrt(rho) while exploring"
+            path = f"measurements.{m.name}.rho"
+            raise ConfigError.of(path, msg)
     numbers = [m for m in pipeline.measurements if hasattr(m.model, "spacing")]
     if not numbers:
         raise ConfigError.of("measurements", "none is of one column of numbers, whose bounds could be chosen")
@@ -96,7 +103,7 @@ def _others(setting: Setting, m: Measurement, own: Design, rng: np.random.Genera
     def first(spec: tuple[str, Bounds, Outside, float | None]) -> list[Design]:
         label, bounds, outside, inside_count = spec
         try:
-            moved = setting.redesign(m, bounds, outside, inside_count, m.request.epsilon)
+            moved = setting.redesign(m, bounds, outside, inside_count, m.request.loss.amount)
             return [setting.design(label, moved, is_first=True)]
         except (ValueError, InferenceError) as error:
             refused.append(f"{tell(bounds, outside, inside_count)}, {label}, cannot be had: {error}")

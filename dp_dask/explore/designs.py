@@ -60,7 +60,7 @@ class Design:
     @property
     def epsilon(self) -> Decimal:
         """The price."""
-        return self.measurement.request.epsilon
+        return self.measurement.request.loss.amount
 
     def cell(self, own: Design, records: Floats) -> Tried:
         """Say what is to be expected of it, next to the file's own design."""

@@ -12,12 +12,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dp_dask.core.privacy import EXACT, Neighbours, exact_epsilon
+from dp_dask.core.privacy import EXACT, Neighbours, Unit
 from dp_dask.errors import LedgerError
 
-__all__ = ["MEND", "Balance", "about", "append", "balance", "entries", "first_fault", "metadata"]
+__all__ = ["MEND", "Balance", "about", "append", "balance", "check_digest", "entries", "first_fault", "metadata", "read_amount"]
 
 MEND = "restore a backup, enter what the release.json files since it have cost, and only then release again"
+RHO = "rho "  # before an amount; an epsilon stands alone, as it always has
 metadata = sa.MetaData()
 about = sa.Table(
     "dp_dask_ledger",
@@ -33,8 +34,8 @@ entries = sa.Table(
     sa.Column("dataset", sa.Text, nullable=False, index=True),
     sa.Column("kind", sa.Text, nullable=False),  # open, grant or charge
     sa.Column("neighbours", sa.Text, nullable=False),
-    sa.Column("epsilon", sa.Text, nullable=False),  # decimal text, of this entry
-    sa.Column("granted", sa.Text, nullable=False),  # of the data set, this entry included
+    sa.Column("epsilon", sa.Text, nullable=False),  # of this entry: decimal text, after "rho " where the budget is in rho
+    sa.Column("granted", sa.Text, nullable=False),  # of the data set, this entry included, written alike
     sa.Column("spent", sa.Text, nullable=False),
     sa.Column("who", sa.Text, nullable=False),
     sa.Column("why", sa.Text, nullable=False),
@@ -53,19 +54,20 @@ class Balance:
     neighbours: Neighbours
     granted: Decimal
     spent: Decimal
+    unit: Unit = Unit.EPSILON
 
     @property
     def left(self) -> Decimal:
         """What can still be spent."""
         return EXACT.subtract(self.granted, self.spent)
 
-    def with_granted(self, epsilon: Decimal) -> Balance:
+    def with_granted(self, amount: Decimal) -> Balance:
         """The balance after a grant."""
-        return replace(self, granted=EXACT.add(self.granted, epsilon))
+        return replace(self, granted=EXACT.add(self.granted, amount))
 
-    def with_spent(self, epsilon: Decimal) -> Balance:
+    def with_spent(self, amount: Decimal) -> Balance:
         """The balance after a charge."""
-        return replace(self, spent=EXACT.add(self.spent, epsilon))
+        return replace(self, spent=EXACT.add(self.spent, amount))
 
 
 def balance(connection: sa.Connection, dataset: str) -> Balance | None:
@@ -75,7 +77,18 @@ def balance(connection: sa.Connection, dataset: str) -> Balance | None:
     if row is None:
         return None
     check_digest(row)
-    return Balance(dataset, Neighbours(row["neighbours"]), Decimal(row["granted"]), Decimal(row["spent"]))
+    unit, granted = read_amount(row["granted"])
+    return Balance(dataset, Neighbours(row["neighbours"]), granted, read_amount(row["spent"])[1], unit)
+
+
+def read_amount(text: str) -> tuple[Unit, Decimal]:
+    """Return the unit and the number of an amount; raises InvalidOperation for a text that is none."""
+    number = text.removeprefix(RHO)
+    return Unit.EPSILON if number == text else Unit.RHO, Decimal(number)
+
+
+def _written(unit: Unit, amount: Decimal) -> str:
+    return str(amount) if unit is Unit.EPSILON else f"{RHO}{amount}"
 
 
 def check_digest(row: Any) -> None:
@@ -89,7 +102,7 @@ def append(
     connection: sa.Connection,
     after: Balance,
     kind: str,
-    epsilon: Decimal,
+    amount: Decimal,
     *,
     who: str,
     why: str,
@@ -104,9 +117,9 @@ def append(
         "dataset": after.dataset,
         "kind": kind,
         "neighbours": str(after.neighbours),
-        "epsilon": str(epsilon),
-        "granted": str(after.granted),
-        "spent": str(after.spent),
+        "epsilon": _written(after.unit, amount),
+        "granted": _written(after.unit, after.granted),
+        "spent": _written(after.unit, after.spent),
         "who": who,
         "why": why,
         "request": request,
@@ -124,22 +137,24 @@ def _digest(row: Any) -> str:
 def first_fault(rows: Iterable[Mapping[str, Any]]) -> int | None:
     """Return the number of the first entry that does not follow from those before it, or None."""
     previous = ""
-    totals: dict[str, tuple[Decimal, Decimal]] = {}
+    totals: dict[str, tuple[Unit, Decimal, Decimal]] = {}
     for seq, row in enumerate(rows, start=1):
         # The digest comes first: an edited entry may not even hold numbers.
         if row["seq"] != seq or row["previous"] != previous or row["digest"] != _digest(row):
             return seq
-        granted, spent = totals.get(row["dataset"], (Decimal(0), Decimal(0)))
         try:
-            epsilon, told = exact_epsilon(Decimal(row["epsilon"])), (Decimal(row["granted"]), Decimal(row["spent"]))
-        except (ValueError, InvalidOperation):
+            (unit, amount), *told = (read_amount(row[name]) for name in ("epsilon", "granted", "spent"))
+        except InvalidOperation:
+            return seq
+        known, granted, spent = totals.get(row["dataset"], (unit, Decimal(0), Decimal(0)))
+        if not (amount.is_finite() and amount > 0):
             return seq
         if row["kind"] == "charge":
-            spent = EXACT.add(spent, epsilon)
+            spent = EXACT.add(spent, amount)
         else:
-            granted = EXACT.add(granted, epsilon)
-        if told != (granted, spent) or spent > granted:
+            granted = EXACT.add(granted, amount)
+        if unit is not known or told != [(unit, granted), (unit, spent)] or spent > granted:
             return seq
         previous = row["digest"]
-        totals[row["dataset"]] = (granted, spent)
+        totals[row["dataset"]] = (unit, granted, spent)
     return None

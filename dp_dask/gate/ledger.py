@@ -18,7 +18,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
-from dp_dask.core.privacy import EXACT, Neighbours, exact_epsilon
+from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount, price
 from dp_dask.core.release import INSECURE, Release, Request
 from dp_dask.errors import BudgetError, LedgerError
 from dp_dask.gate import journal
@@ -29,7 +29,7 @@ __all__ = ["Balance", "Ledger"]
 
 SCHEMA_VERSION = 1
 MAKING = 7042117  # any number: PostgreSQL's name for the lock of those who make a ledger
-INIT = "dp-dask ledger init FILE --epsilon E"
+INIT = "dp-dask ledger init FILE --epsilon E (or --rho R)"
 release_json = TypeAdapter(Release)
 request_json = TypeAdapter(Request)
 
@@ -50,12 +50,14 @@ class Ledger:
         with self._errors(), self._engine.connect() as connection:
             return sa.inspect(connection).has_table(journal.entries.name)
 
-    def open_dataset(self, dataset: str, neighbours: Neighbours, epsilon: Decimal, *, who: str, why: str) -> Balance:
+    def open_dataset(
+        self, dataset: str, neighbours: Neighbours, amount: Decimal, *, unit: Unit = Unit.EPSILON, who: str, why: str
+    ) -> Balance:
         """Make the ledger where there is none, and give a new data set its first budget; a repeat changes nothing.
 
         Raises LedgerError where the data set is there with another budget or neighbouring relation.
         """
-        epsilon = exact_epsilon(epsilon)
+        amount = exact_amount(amount, unit)
         url = self._engine.url
         if url.get_backend_name() == "sqlite" and url.database:
             make_private_file(Path(url.database), self._name)
@@ -64,27 +66,31 @@ class Ledger:
                 connection.execute(journal.about.insert().values(schema_version=SCHEMA_VERSION, salt=secrets.token_hex(16)))
             balance = journal.balance(connection, dataset)
             if balance is None:
-                new = Balance(dataset, neighbours, granted=epsilon, spent=Decimal(0))
-                journal.append(connection, new, "open", epsilon, who=who, why=why)
+                new = Balance(dataset, neighbours, granted=amount, spent=Decimal(0), unit=unit)
+                journal.append(connection, new, "open", amount, who=who, why=why)
                 return new
             of_opening = (journal.entries.c.dataset == dataset) & (journal.entries.c.kind == "open")
-            opened = Decimal(connection.execute(sa.select(journal.entries.c.epsilon).where(of_opening)).scalar_one())
-        if balance.neighbours is not neighbours or opened != epsilon:
+            opened = journal.read_amount(connection.execute(sa.select(journal.entries.c.epsilon).where(of_opening)).scalar_one())
+        if balance.neighbours is not neighbours or opened != (unit, amount):
+            asked = f"{amount}" if opened[0] is unit else f"{unit} {amount}"
             msg = (
-                f"data set {dataset!r} is open already with epsilon {opened} under {balance.neighbours}, "
-                f"not {epsilon} under {neighbours}; add budget with: dp-dask ledger grant"
+                f"data set {dataset!r} is open already with {opened[0]} {opened[1]} under {balance.neighbours}, "
+                f"not {asked} under {neighbours}; add budget with: dp-dask ledger grant"
             )
             raise LedgerError(msg)
         return balance
 
-    def grant(self, dataset: str, epsilon: Decimal, *, who: str, why: str) -> Balance:
-        """Add to a data set's budget; raises BudgetError where it has none yet."""
-        epsilon = exact_epsilon(epsilon)
+    def grant(self, dataset: str, amount: Decimal, *, unit: Unit = Unit.EPSILON, who: str, why: str) -> Balance:
+        """Add to a data set's budget; raises BudgetError where it has none yet, or one in another unit."""
+        amount = exact_amount(amount, unit)
         self._require()
         with self._transaction() as connection:
             old = _known(connection, dataset)
-            new = old.with_granted(epsilon)
-            journal.append(connection, new, "grant", epsilon, who=who, why=why)
+            if old.unit is not unit:
+                msg = f"the budget of data set {dataset!r} is in {old.unit}, not in {unit}; grant with --{old.unit}"
+                raise BudgetError(msg)
+            new = old.with_granted(amount)
+            journal.append(connection, new, "grant", amount, who=who, why=why)
         return new
 
     def balance(self, dataset: str) -> Balance:
@@ -108,7 +114,9 @@ class Ledger:
         """Identify a request on a data version; salted, so that it tells nothing of file sizes without the ledger."""
         with self._errors(), self._engine.connect() as connection:
             salt = connection.execute(sa.select(journal.about.c.salt)).scalar_one()
-        content = request_json.dump_json(request) + b"\n" + version.encode("utf-8", "surrogateescape")
+        # What is not asked for is left out: a request of epsilon has the digest that it always had.
+        unused = {"epsilon"} if request.loss.unit is Unit.RHO else {"rho"}
+        content = request_json.dump_json(request, exclude=unused) + b"\n" + version.encode("utf-8", "surrogateescape")
         return hashlib.sha256(salt.encode() + b"\n" + content).hexdigest()
 
     def find(self, digest: str) -> Release | None:
@@ -116,10 +124,10 @@ class Ledger:
         with self._errors(), self._engine.connect() as connection:
             return _find(connection, digest)
 
-    def check_affordable(self, dataset: str, neighbours: Neighbours, epsilon: Decimal) -> Balance:
-        """Raise BudgetError unless a charge would be accepted now; charges nothing."""
+    def check_affordable(self, dataset: str, neighbours: Neighbours, losses: Sequence[Loss]) -> Balance:
+        """Raise BudgetError unless charges would be accepted now; charges nothing."""
         balance = self.balance(dataset)
-        _check_charge(balance, neighbours, epsilon)
+        _check_charge(balance, neighbours, losses)
         return balance
 
     def commit(self, charges: Sequence[tuple[str, Release]], *, who: str, why: str) -> list[Release]:
@@ -131,7 +139,7 @@ class Ledger:
         if any(release.sampler == INSECURE for _, release in charges):
             msg = "a release with seeded noise protects nobody and is never written to a ledger"
             raise LedgerError(msg)
-        if not all(release.privacy_loss <= release.request.epsilon for _, release in charges):
+        if not all(release.privacy_loss <= release.request.loss.amount for _, release in charges):
             msg = "a release loses more privacy than its request pays for; nothing was charged"
             raise LedgerError(msg)
         with self._transaction() as connection:
@@ -144,12 +152,13 @@ class Ledger:
                 shown[digest] = found
             _check_charges(connection, [release.request for release in new.values()])
             for digest, release in new.items():
-                request = release.request
+                balance = _known(connection, release.request.dataset)
+                amount = release.request.loss.priced(balance.unit)
                 journal.append(
                     connection,
-                    _known(connection, request.dataset).with_spent(request.epsilon),
+                    balance.with_spent(amount),
                     "charge",
-                    request.epsilon,
+                    amount,
                     who=who,
                     why=why,
                     request=digest,
@@ -225,29 +234,38 @@ def _known(connection: sa.Connection, dataset: str) -> Balance:
     return balance
 
 
-def _check_charge(balance: Balance, neighbours: Neighbours, epsilon: Decimal) -> None:
+def _check_charge(balance: Balance, neighbours: Neighbours, losses: Sequence[Loss]) -> None:
     if neighbours is not balance.neighbours:
         msg = (
             f"data set {balance.dataset!r} was opened under {balance.neighbours}, this run is under {neighbours}; "
             "epsilons of the two do not add up: use one relation for a data set"
         )
         raise BudgetError(msg)
-    if epsilon > balance.left:
+    concentrated = [loss for loss in losses if loss.unit is Unit.RHO]
+    if concentrated and balance.unit is Unit.EPSILON:
         msg = (
-            f"data set {balance.dataset!r}: this run asks for epsilon {epsilon}, {balance.left} is left "
-            f"({balance.spent} of {balance.granted} spent); lower epsilon, or ask the data steward for: dp-dask ledger grant"
+            f"data set {balance.dataset!r}: this run asks for {concentrated[0]}, and the budget is in epsilon; no finite epsilon "
+            "bounds Gaussian noise: give epsilon in place of rho, or keep the data set under another name with a budget in rho, "
+            "which serves both: dp-dask ledger init FILE --rho R"
+        )
+        raise BudgetError(msg)
+    asked = price(losses, balance.unit)
+    if asked > balance.left:
+        msg = (
+            f"data set {balance.dataset!r}: this run asks for {balance.unit} {asked}, {balance.left} is left "
+            f"({balance.spent} of {balance.granted} spent); lower {balance.unit}, "
+            "or ask the data steward for: dp-dask ledger grant"
         )
         raise BudgetError(msg)
 
 
 def _check_charges(connection: sa.Connection, requests: Sequence[Request]) -> None:
     """Raise BudgetError unless every data set's budget covers all that is asked of it."""
-    totals: dict[tuple[str, Neighbours], Decimal] = {}
+    asked: dict[tuple[str, Neighbours], list[Loss]] = {}
     for request in requests:
-        key = (request.dataset, request.neighbours)
-        totals[key] = EXACT.add(totals.get(key, Decimal(0)), request.epsilon)
-    for (dataset, neighbours), epsilon in totals.items():
-        _check_charge(_known(connection, dataset), neighbours, epsilon)
+        asked.setdefault((request.dataset, request.neighbours), []).append(request.loss)
+    for (dataset, neighbours), losses in asked.items():
+        _check_charge(_known(connection, dataset), neighbours, losses)
 
 
 def _find(connection: sa.Connection, digest: str) -> Release | None:

@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
 
+from dp_dask.core.privacy import Spent, Unit
 from dp_dask.errors import ConfigError
 
-__all__ = ["LaplaceScale", "Noise", "OpenDPNoise", "laplace_scale"]
+__all__ = ["Noise", "NoiseScale", "OpenDPNoise", "gaussian_scale", "laplace_scale", "meaning"]
 
 MAX_SCALE = 2.0**57  # above, a draw could leave int64
 
@@ -29,9 +31,13 @@ class Noise(Protocol):
         """Add independent noise, P(k) proportional to exp(-|k| / scale), to each value."""
         ...
 
+    def add_discrete_gaussian(self, values: Sequence[int], scale: float) -> list[int]:
+        """Add independent noise, P(k) proportional to exp(-k^2 / (2 scale^2)), to each value."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
-class LaplaceScale:
+class NoiseScale:
     """A noise scale and the privacy loss that OpenDP's own map gives for it, rounded outwards."""
 
     scale: float
@@ -39,7 +45,7 @@ class LaplaceScale:
 
 
 class OpenDPNoise:
-    """Canonne, Kamath & Steinke's exact sampler as OpenDP implements it; entropy from the operating system."""
+    """Canonne, Kamath & Steinke's exact samplers (2020) as OpenDP implements them; entropy from the operating system."""
 
     @property
     def sampler(self) -> str:
@@ -50,10 +56,14 @@ class OpenDPNoise:
 
     def add_discrete_laplace(self, values: Sequence[int], scale: float) -> list[int]:
         """Add noise to all values in one call."""
-        return [int(value) for value in _mechanism(scale)(np.asarray(values, dtype=np.int64))]
+        return [int(value) for value in _laplace(scale)(np.asarray(values, dtype=np.int64))]
+
+    def add_discrete_gaussian(self, values: Sequence[int], scale: float) -> list[int]:
+        """Add noise to all values in one call."""
+        return [int(value) for value in _gaussian(scale)(np.asarray(values, dtype=np.int64))]
 
 
-def laplace_scale(sensitivity: int, epsilon: Decimal) -> LaplaceScale:
+def laplace_scale(sensitivity: int, epsilon: Decimal) -> NoiseScale:
     """Find the smallest float scale at which OpenDP's privacy map is at most epsilon.
 
     Theorem: Y = S + Z with S an integer vector of L1 sensitivity D and Z_j independent discrete Laplace of scale t is
@@ -68,14 +78,78 @@ def laplace_scale(sensitivity: int, epsilon: Decimal) -> LaplaceScale:
         msg = f"epsilon {epsilon} with sensitivity {sensitivity} needs a noise scale outside (0, 2^57) grid units; raise epsilon"
         raise ConfigError.of("epsilon", msg)
     while True:
-        loss = float(_mechanism(scale).map(sensitivity))
+        loss = float(_laplace(scale).map(sensitivity))
         if Decimal(loss) <= epsilon:
-            return LaplaceScale(scale, loss)
+            return NoiseScale(scale, loss)
         scale = math.nextafter(scale, math.inf)
 
 
-def _mechanism(scale: float) -> Any:
+def gaussian_scale(squared_sensitivity: int, rho: Decimal) -> NoiseScale:
+    """Find the smallest float scale at which OpenDP's privacy map is at most rho.
+
+    Theorem (Canonne, Kamath & Steinke 2020, theorems 4 and 14): Y = S + Z with S an integer vector of squared L2 sensitivity D2
+    and Z_j independent discrete Gaussian of scale t is D2 / (2 t^2) zero-concentrated differentially private. Proof, for
+    one coordinate: with the two sums v apart and N the sum over k of exp(-k^2 / (2 t^2)), the Renyi divergence of order a has
+    exp((a - 1) D_a) = (1 / N) sum over k of exp(-(a k^2 + (1 - a)(k - v)^2) / (2 t^2)). Completing the square makes it
+    exp(a (a - 1) v^2 / (2 t^2)) times the sum of exp(-(k - c)^2 / (2 t^2)) / N with c = (1 - a) v. By Poisson summation the sum
+    is largest where c is a whole number, and N there: the factor is at most 1, so that D_a <= a v^2 / (2 t^2). Divergences of
+    independent coordinates add up, and sum v_j^2 <= D2. Because a sensitivity's root is seldom a float, the map is asked
+    at the smallest float that is no less, and its answer, rounded outwards, compared as an exact decimal.
+
+    Raises ConfigError where no scale below 2^57 grid units will do.
+    """
+    distance = math.sqrt(max(squared_sensitivity, 0))
+    if Fraction(distance) ** 2 < squared_sensitivity:
+        distance = math.nextafter(distance, math.inf)
+    scale = distance / math.sqrt(2 * float(rho))
+    if not 0 < scale < MAX_SCALE:
+        msg = f"rho {rho} with squared sensitivity {squared_sensitivity} needs a scale outside (0, 2^57) grid units; raise rho"
+        raise ConfigError.of("rho", msg)
+
+    def loss(scale: float) -> float:
+        return float(_gaussian(scale).map(distance))
+
+    while Decimal(loss(scale)) > rho:
+        scale = math.nextafter(scale, math.inf)
+    while Decimal(loss(smaller := math.nextafter(scale, 0))) <= rho:
+        scale = smaller
+    return NoiseScale(scale, loss(scale))
+
+
+def meaning(unit: Unit, amount: Decimal, delta: Decimal | None) -> Spent:
+    """Say what an amount means: of rho, with a delta, the epsilon that OpenDP's conversion to (epsilon, delta) gives.
+
+    The conversion is that of Canonne, Kamath & Steinke (2020, proposition 7), asked at a Gaussian mechanism whose own map is no
+    less than the amount.
+    """
+    if unit is Unit.EPSILON or delta is None:
+        return Spent(unit=unit, amount=amount)
+    if not amount:
+        return Spent(unit=unit, amount=amount, epsilon=0.0, delta=delta)
+    dp = _opendp()
+    distance = math.sqrt(2 * float(amount))
+    mechanism = _gaussian(1.0)
+    while Decimal(float(mechanism.map(distance))) < amount:
+        distance = math.nextafter(distance, math.inf)
+    at = float(delta)
+    if Decimal(at) > delta:
+        at = math.nextafter(at, 0)
+    epsilon, _ = dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(mechanism), delta=at).map(distance)
+    return Spent(unit=unit, amount=amount, epsilon=float(epsilon), delta=delta)
+
+
+def _laplace(scale: float) -> Any:
+    dp = _opendp()
+    return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale)
+
+
+def _gaussian(scale: float) -> Any:
+    dp = _opendp()
+    return dp.m.make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale=scale)
+
+
+def _opendp() -> Any:
     import opendp.prelude as dp  # noqa: PLC0415  (0.3 s; nothing of it can be pickled, so it stays on the driver)
 
     dp.enable_features("contrib")
-    return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale)
+    return dp

@@ -9,34 +9,40 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.observation import Observation
 
-__all__ = ["Ranges", "damping", "frequencies", "log_peak", "n_largest", "of_noise", "of_record", "of_sum", "power", "undamped"]
+__all__ = [
+    "Ranges", "damping", "frequencies", "log_peak", "n_largest", "of_noise", "of_record", "of_sum", "power", "private_counts",
+    "undamped",
+]  # fmt: skip
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 Ranges = list[tuple[int, int]]  # first and last of each
 NEGLIGIBLE = 39.0  # nats: a frequency damped to 1e-17 adds nothing in float64
-TAIL = 40.0  # noise scales kept on each side
+PIECE = 2**13  # complex numbers whose powers stay in the cache
 
 
 def frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Ranges, int]:
     """Choose the period M, odd, and the frequencies m <= M / 2 that are not damped to nothing for every theta.
 
-    M is so long that the law of y, wrapped around it, has no weight at the wrong place: the whole support with 40 noise
-    scales a side, or for large n the distance of y from its mean with 12 standard deviations and 40 scales.
+    M is so long that the law of y, wrapped around it, has no weight at the wrong place: the whole support with the noise's
+    reach of 40 nats a side, or for large n the distance of y from its mean with 12 standard deviations and that reach.
     """
     mean = pmf @ cells
     variance = np.maximum(pmf @ cells**2 - mean**2, 0)
-    n, y, scale = n_largest(observation), observation.y, observation.scale
-    reach = np.abs(y - observation.n_guess * mean) + 12 * np.sqrt(n * variance) + TAIL * scale
+    n, y, tail = n_largest(observation), observation.y, observation.noise.reach
+    reach = np.abs(y - observation.n_guess * mean) + 12 * np.sqrt(n * variance) + tail
     if observation.n is None:
         reach = reach + np.abs(mean) * (n - observation.n_guess)
     low, high = observation.low, observation.high
     outside = max(y - n * high, n * low - y, 0)
-    period = math.ceil(min(2 * reach.max(), n * (high - low) + 2 * TAIL * scale + 2 * outside)) + 2
+    period = math.ceil(min(2 * reach.max(), n * (high - low) + 2 * tail + 2 * outside)) + 2
     period += 1 - period % 2
-    return undamped(damping(observation), cells, pmf, period), period
+    last = min(observation.noise.last_frequency * period / (2 * math.pi), period)
+    ranges = undamped(damping(observation), cells, pmf, period)
+    return [(first, min(end, math.ceil(last))) for first, end in ranges if first <= last], period
 
 
 def damping(observation: Observation) -> Callable[[Floats], Floats]:
@@ -95,7 +101,7 @@ def n_largest(observation: Observation) -> int:
     """Return n, or where it is private the largest n that the noisy count leaves any weight."""
     if observation.n is not None:
         return observation.n
-    return math.ceil(observation.n_guess + TAIL * observation.scale / observation.statistic.count_weight)
+    return math.ceil(observation.n_guess + observation.noise.reach / observation.statistic.count_weight)
 
 
 def of_record(cells: Floats, pmf: Floats, m: NDArray[np.int64], period: int) -> Complexes:
@@ -119,26 +125,29 @@ def _waves(cells: Floats, first: int, count: int, period: int) -> Complexes:
     return waves
 
 
-def of_noise(scale: float, w: Floats) -> Floats:
-    """Return the characteristic function of discrete Laplace noise, 1 at w = 0."""
-    gap = -math.expm1(-1 / scale)
-    return gap**2 / (gap**2 + 4 * (1 - gap) * np.sin(w / 2) ** 2)
+def of_noise(observation: Observation, w: Floats) -> Floats:
+    """Return the characteristic function of the noise, discrete and real, 1 at w = 0."""
+    return observation.noise.characteristic(w)
 
 
-def log_peak(scale: float) -> float:
-    """Return the log of P(noise = 0), (1 - a) / (1 + a) with a = exp(-1 / scale)."""
-    return math.log(math.tanh(0.5 / scale))
+def log_peak(observation: Observation) -> float:
+    """Return the log of P(noise = 0)."""
+    return float(observation.noise.log_pmf(0.0))
 
 
 def of_sum(observation: Observation, phi: Complexes) -> Complexes:
     """Return H(phi): phi^n, or the sum over a private n of its prior times the law of the noisy count.
 
-    With count = weight n + noise, a = exp(-1 / scale), a0 = a^weight, prior g^n and G = g phi, the sum of
-    a^|count - weight n| G^n is two geometric series that meet at k = floor(count / weight).
+    With count = weight n + Laplace noise, a = exp(-1 / scale), a0 = a^weight, prior g^n and G = g phi, the sum of
+    a^|count - weight n| G^n is two geometric series that meet at k = floor(count / weight). Gaussian noise has no such form:
+    there it is a polynomial, of all n that noise and prior leave any weight.
     """
     n = observation.n
     if n is not None:
         return power(phi, n)
+    if observation.law is Gaussian:
+        first, weights = private_counts(observation)
+        return power(phi, first) * _polynomial(weights, phi)
     with np.errstate(all="ignore"):
         count = observation.count or 0
         weight, scale = observation.statistic.count_weight, observation.scale
@@ -155,6 +164,39 @@ def of_sum(observation: Observation, phi: Complexes) -> Complexes:
         below = np.where(np.abs(base - ratio) < 1e-6 * ratio / (k + 1), (k + 1) * before, below)
         above = max(g, a0) * following / (1 - a0 * g * phi)
         return math.exp(-rest / scale) * below + math.exp(-(weight - rest) / scale) * above
+
+
+def private_counts(observation: Observation) -> tuple[int, Floats]:
+    """Return the first n that Gaussian noise of the count and the prior leave any weight, and the weights from there on.
+
+    Together they are normal in n, with the noise's own sd and a mean that the geometric prior moves. The largest weight is 1.
+    """
+    count, weight, noise = observation.count or 0, observation.statistic.count_weight, observation.noise
+    log_g = 0.0 if observation.expected_n is None else -math.log1p(1 / observation.expected_n)
+    middle = max(count / weight + noise.scale**2 / weight**2 * log_g, 0.0)
+    n = np.arange(max(math.floor(middle - noise.reach / weight), 0), math.ceil(middle + noise.reach / weight) + 1)
+    log_weights = noise.decay(count - weight * n.astype(np.float64), count - weight * n[0]) + (n - n[0]) * log_g
+    return int(n[0]), np.exp(log_weights - log_weights.max())
+
+
+def _polynomial(coefficients: Floats, phi: Complexes) -> Complexes:
+    """Return the sum of coefficients[j] phi^j: short polynomials as one product, put together by Horner's rule."""
+    size = math.isqrt(len(coefficients) - 1) + 1
+    table = np.zeros((-(-len(coefficients) // size), size))
+    table.ravel()[: len(coefficients)] = coefficients
+    flat = np.ascontiguousarray(phi).ravel()
+    found = np.empty_like(flat)
+    for start in range(0, len(flat), PIECE):
+        piece = flat[start : start + PIECE]
+        powers = np.ones((size, len(piece)), dtype=np.complex128)
+        for j in range(1, size):
+            np.multiply(powers[j - 1], piece, out=powers[j])
+        parts = (table @ powers.view(np.float64)).view(np.complex128)
+        step, total = powers[-1] * piece, parts[-1]
+        for part in parts[-2::-1]:
+            total = total * step + part
+        found[start : start + PIECE] = total
+    return found.reshape(phi.shape)
 
 
 def power(phi: Complexes, n: int) -> Complexes:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.public.moments import closed
+from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.observation import Observation, cell_table, probabilities
 
 __all__ = ["CoarseLaw", "coarsened"]
@@ -82,9 +83,13 @@ class CoarseLaw:
 def coarsened(observation: Observation, theta: Floats) -> CoarseLaw | None:
     """Choose the steps for an observation and parameters like these; None where the grid is as coarse already.
 
+    None too under Gaussian noise, whose own fall at high frequencies leaves a Fourier sum few terms on any grid.
+
     The nodes are 0 and multiples of the step. It is a sixteenth of the noise scale; and, so that y's kink is smoothed out, a
     sixteenth of the range of a contribution or a quarter of the sd of the sum of as many records as there are for sure.
     """
+    if observation.law is Gaussian:
+        return None
     statistic = observation.statistic
     surely = observation.n_guess
     if observation.n is None:

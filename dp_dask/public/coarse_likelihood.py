@@ -52,7 +52,7 @@ def coarse_log_likelihood(law: CoarseLaw, theta: Floats, peak: float = -math.inf
         total += terms.real @ kernel.real - terms.imag @ kernel.imag
         size += float(np.abs(kernel).sum())
     rounding = ROUNDING * size * float(np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0])
-    constant = log_peak(observation.scale) - math.log(period)
+    constant = log_peak(observation) - math.log(period)
     values = np.log(np.maximum(total, max(rounding, TINY))) + constant
     return values if max(values.max(), peak) > math.log(max(rounding, TINY)) + constant + DIGITS else None
 

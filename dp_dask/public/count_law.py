@@ -17,7 +17,7 @@ from scipy import special
 
 from dp_dask.errors import InferenceError
 
-__all__ = ["CountLaw", "check", "moments", "tables", "windows"]
+__all__ = ["CountLaw", "check", "edge", "log_rising", "moments", "tables"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,7 +46,55 @@ class CountLaw:
         step = counts - self.centre[index]
         # Two slopes and no product of the tilt with a large count: their sum would cancel.
         slope = np.where(step < 0, 1 / self.scale - self.tilt, -1 / self.scale - self.tilt)
-        return _log_rising(self.alpha[index], counts.astype(np.float64)) + slope * step
+        return log_rising(self.alpha[index], counts.astype(np.float64)) + slope * step
+
+    @property
+    def slopes(self) -> tuple[float, float]:
+        """The least and the largest log ratio that the noise gives two neighbouring counts."""
+        return -1 / self.scale, 1 / self.scale
+
+    def beyond(self, n: int) -> float:
+        """Return how many counts' worth of its end's weight a cell may have beyond its window, at most."""
+        tails = np.abs(self.tilt + np.array([1, -1]) / self.scale)
+        return min(float((1 / np.maximum(tails, 1e-300)).sum()), float(n))
+
+    def windows(self, cut: float) -> tuple[Ints, Ints]:
+        """Return for each cell the lowest and the highest count whose log weight is within ``cut`` of the cell's largest."""
+        cells = np.arange(len(self.alpha))
+        left, right = self._peaks()
+        top_left, top_right = self.log_weight(cells, left), self.log_weight(cells, right)
+        floor = np.maximum(top_left, top_right) - cut
+        is_left, is_right = top_left >= floor, top_right >= floor
+        low = edge(self, np.where(is_left, left, right), np.where(is_left, 0, self.centre) - 1, floor)
+        high = edge(self, np.where(is_right, right, left), np.where(is_right, self.highest, self.centre) + 1, floor)
+        # A log-convex law may reach the floor at an end and fall below it in between.
+        low = np.where(self.log_weight(cells, np.zeros_like(low)) >= floor, 0, low)
+        return low, np.where(self.log_weight(cells, self.highest) >= floor, self.highest, high)
+
+    def nodes(self, cells: Ints, low: Ints, high: Ints) -> Ints:
+        """Spread nodes that are dense at both ends and at the centre, where the law has its cusps, and a tenth apart between."""
+        steps = np.concatenate([np.arange(32), np.geomspace(32, 2.0**52, 320).astype(np.int64)])
+        centre = np.clip(self.centre[cells, None], low, high)
+        nodes = np.concatenate([low + steps, centre - steps, centre + steps, high - steps], axis=1)
+        return np.sort(np.clip(nodes, low, high), axis=1)
+
+    def _peaks(self) -> tuple[Ints, Ints]:
+        """Return the count of largest weight at or below the centre, and at or above it.
+
+        A step from s to s + 1 multiplies the weight by (alpha + s) / (s + 1) exp(+-1 / scale - tilt).
+        """
+        cells = np.arange(len(self.alpha))
+        rising, falling = self.tilt - 1 / self.scale, self.tilt + 1 / self.scale
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            left = np.clip(np.ceil((self.alpha - 1) / np.expm1(rising)) - 1, 0, self.centre)
+            right = np.clip(np.ceil((self.alpha - 1) / np.expm1(falling)) - 1, self.centre, self.highest)
+        left = np.where(rising <= 0, self.centre, left).astype(np.int64)
+        right = np.where(falling <= 0, self.highest, right).astype(np.int64)
+        zero, at_centre, at_end = (self.log_weight(cells, s) for s in (np.zeros_like(self.centre), self.centre, self.highest))
+        is_convex = self.alpha < 1
+        left = np.where(is_convex, np.where(zero > at_centre, 0, self.centre), left)
+        right = np.where(is_convex, np.where(at_end > at_centre, self.highest, self.centre), right)
+        return left, right
 
 
 def check(y: NDArray[np.integer], alpha: Floats, scale: float) -> None:
@@ -60,20 +108,6 @@ def check(y: NDArray[np.integer], alpha: Floats, scale: float) -> None:
     if not (np.isfinite(scale) and scale > 0):
         msg = f"noise scale {scale:g}: it must be positive and finite"
         raise InferenceError(msg)
-
-
-def windows(law: CountLaw, cut: float) -> tuple[Ints, Ints]:
-    """Return for each cell the lowest and the highest count whose log weight is within ``cut`` of the cell's largest."""
-    cells = np.arange(len(law.alpha))
-    left, right = _peaks(law)
-    top_left, top_right = law.log_weight(cells, left), law.log_weight(cells, right)
-    floor = np.maximum(top_left, top_right) - cut
-    is_left, is_right = top_left >= floor, top_right >= floor
-    low = _edge(law, np.where(is_left, left, right), np.where(is_left, 0, law.centre) - 1, floor)
-    high = _edge(law, np.where(is_right, right, left), np.where(is_right, law.highest, law.centre) + 1, floor)
-    # A log-convex law may reach the floor at an end and fall below it in between.
-    low = np.where(law.log_weight(cells, np.zeros_like(low)) >= floor, 0, low)
-    return low, np.where(law.log_weight(cells, law.highest) >= floor, law.highest, high)
 
 
 def tables(law: CountLaw, low: Ints, high: Ints) -> Iterator[tuple[int, Floats]]:
@@ -99,7 +133,7 @@ def moments(law: CountLaw, low: Ints, high: Ints) -> tuple[Floats, Floats]:
     wide = np.flatnonzero(is_wide)
     for start in range(0, len(wide), 128):
         cells = wide[start : start + 128]
-        counts = _nodes(law, cells, low[cells, None], high[cells, None])
+        counts = law.nodes(cells, low[cells, None], high[cells, None])
         log_weight = law.log_weight(cells, counts)
         spacing = np.diff(counts, axis=1, prepend=counts[:, :1] - 1) + np.diff(counts, axis=1, append=counts[:, -1:] + 1)
         weights = np.exp(log_weight - log_weight.max(axis=1, keepdims=True)) * spacing
@@ -126,34 +160,7 @@ def _weights(law: CountLaw, cells: Ints, counts: Ints, high: Ints) -> Floats:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def _nodes(law: CountLaw, cells: Ints, low: Ints, high: Ints) -> Ints:
-    """Spread nodes that are dense at both ends and at the centre, where the law has its cusps, and a tenth apart between."""
-    steps = np.concatenate([np.arange(32), np.geomspace(32, 2.0**52, 320).astype(np.int64)])
-    centre = np.clip(law.centre[cells, None], low, high)
-    nodes = np.concatenate([low + steps, centre - steps, centre + steps, high - steps], axis=1)
-    return np.sort(np.clip(nodes, low, high), axis=1)
-
-
-def _peaks(law: CountLaw) -> tuple[Ints, Ints]:
-    """Return the count of largest weight at or below the centre, and at or above it.
-
-    A step from s to s + 1 multiplies the weight by (alpha + s) / (s + 1) exp(+-1 / scale - tilt).
-    """
-    cells = np.arange(len(law.alpha))
-    rising, falling = law.tilt - 1 / law.scale, law.tilt + 1 / law.scale
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        left = np.clip(np.ceil((law.alpha - 1) / np.expm1(rising)) - 1, 0, law.centre)
-        right = np.clip(np.ceil((law.alpha - 1) / np.expm1(falling)) - 1, law.centre, law.highest)
-    left = np.where(rising <= 0, law.centre, left).astype(np.int64)
-    right = np.where(falling <= 0, law.highest, right).astype(np.int64)
-    zero, at_centre, at_end = (law.log_weight(cells, s) for s in (np.zeros_like(law.centre), law.centre, law.highest))
-    is_convex = law.alpha < 1
-    left = np.where(is_convex, np.where(zero > at_centre, 0, law.centre), left)
-    right = np.where(is_convex, np.where(at_end > at_centre, law.highest, law.centre), right)
-    return left, right
-
-
-def _edge(law: CountLaw, inside: Ints, outside: Ints, floor: Floats) -> Ints:
+def edge(law: CountLaw, inside: Ints, outside: Ints, floor: Floats) -> Ints:
     """Bisect for the last count, from ``inside`` towards ``outside`` and before it, whose log weight reaches the floor."""
     cells = np.arange(len(inside))
     while True:
@@ -164,7 +171,7 @@ def _edge(law: CountLaw, inside: Ints, outside: Ints, floor: Floats) -> Ints:
         inside, outside = np.where(is_inside, middle, inside), np.where(is_inside, outside, middle)
 
 
-def _log_rising(alpha: Floats, s: Floats) -> Floats:
+def log_rising(alpha: Floats, s: Floats) -> Floats:
     """Return log Gamma(alpha + s) / s!, up to a constant in s, where a difference of log gammas would cancel."""
     ratio = np.where(s == 0, np.log(alpha), np.log1p(np.maximum((alpha - 1) / (s + 1), -0.5)))
     return (s + 0.5) * ratio + (alpha - 1) * np.log1p(s / alpha) + _remainder(s + alpha) - _remainder(s + 1)

@@ -14,13 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.errors import InferenceError
-from dp_dask.public.count_law import CountLaw, check, moments, tables, windows
+from dp_dask.public.count_law import CountLaw, check, moments, tables
+from dp_dask.public.count_law_gaussian import make_law
 from dp_dask.public.count_sums import TRIM, Table, add, convolve, split
+from dp_dask.public.noise_law import Gaussian, Laplace
 
 __all__ = ["draw_counts", "expected_counts"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Law = type[Laplace | Gaussian]
 CUT = 46.0  # nats below a cell's largest weight at which its table ends
 MOST_RECORDS = 10**12
 WORST = 1e-5  # total variation from the exact law, at most, by all that was cut
@@ -28,10 +31,10 @@ MOST_ENTRIES = 2**25  # of the cells' tables: with their sums about a gigabyte
 NEAR, CLOSE = 0.25, 0.01  # standard deviations and counts that the means' sum may miss n by
 
 
-def draw_counts(rng: np.random.Generator, y: Ints, alpha: Floats, scale: float, n: int, n_draws: int) -> Ints:
+def draw_counts(rng: np.random.Generator, y: Ints, alpha: Floats, scale: float, n: int, n_draws: int, law: Law = Laplace) -> Ints:
     """Draw the counts S [n_draws, K] independently from p(S | y), exactly, for public n.
 
-    y [K] is S plus independent discrete Laplace noise, P(k) ~ exp(-|k| / scale); alpha [K] is the Dirichlet prior of the cells'
+    y [K] is S plus independent noise of that law and scale; alpha [K] is the Dirichlet prior of the cells'
     probabilities; each row adds up to n. It is the posterior that Bernstein & Sheldon (2018) approximate for the multinomial
     model, without the normal approximation; tails that are cut come to at most 1e-5 in total variation, else InferenceError is
     raised, as it is where the tables would not fit in memory.
@@ -40,7 +43,7 @@ def draw_counts(rng: np.random.Generator, y: Ints, alpha: Floats, scale: float, 
     check(y, alpha, scale)
     if len(y) == 1 or n == 0:
         return np.full((n_draws, len(y)), n, dtype=np.int64)
-    order, levels = _build(y, alpha, scale, n)
+    order, levels = _build(y, alpha, scale, n, law)
     totals = np.full((1, n_draws), n)
     for level in reversed(levels):
         parts = np.empty((len(level), n_draws), dtype=np.int64)
@@ -56,13 +59,13 @@ def draw_counts(rng: np.random.Generator, y: Ints, alpha: Floats, scale: float, 
     return counts.T
 
 
-def expected_counts(y: Ints, alpha: Floats, scale: float, n: int) -> tuple[Floats, Floats]:
+def expected_counts(y: Ints, alpha: Floats, scale: float, n: int, law: Law = Laplace) -> tuple[Floats, Floats]:
     """Return the exact posterior means [K] and variances [K] of the counts; arguments and errors as for ``draw_counts``."""
     _check_n(n)
     check(y, alpha, scale)
     if len(y) == 1 or n == 0:
         return np.full(len(y), float(n)), np.zeros(len(y))
-    order, levels = _build(y, alpha, scale, n)
+    order, levels = _build(y, alpha, scale, n, law)
     rests = [Table(n, np.ones(1))]  # of each node: the weight that the cells outside it give to its total
     for level in reversed(levels):
         deeper = []
@@ -99,16 +102,15 @@ def _without(rest: Table, other: Table, own: Table) -> Table:
     return Table(own.low, found / found.max())
 
 
-def _build(y: Ints, alpha: Floats, scale: float, n: int) -> tuple[list[int], list[list[Table]]]:
+def _build(y: Ints, alpha: Floats, scale: float, n: int, kind: Law) -> tuple[list[int], list[list[Table]]]:
     """Tabulate the cells, narrow ones first, and the sums of neighbours up to two; return the cells' order and the levels."""
-    centre = np.clip(y, 0, n).astype(np.int64)
-    law = _tilted(CountLaw(centre, np.full(len(y), n), alpha.astype(np.float64), scale, 0.0), n)
-    low, high = windows(law, CUT)
+    law = _tilted(make_law(y, np.full(len(y), n), alpha, scale, 0.0, kind), n)
+    low, high = law.windows(CUT)
     entries = int((high - low + 1).sum())
     if entries > MOST_ENTRIES:
         msg = (
             f"{len(y)} cells, n = {n} and noise of scale {scale:g} need tables of {entries:.2g} entries; at most "
-            f"{MOST_ENTRIES:.2g} fit in memory: merge cells, or release with a larger epsilon"
+            f"{MOST_ENTRIES:.2g} fit in memory: merge cells, or release with less noise"
         )
         raise InferenceError(msg)
     order, leaves = [], []
@@ -130,9 +132,7 @@ def _check_cut(law: CountLaw, entries: int, top: list[Table], n: int) -> None:
     index = n - a.low - b.low - np.arange(len(a))
     is_held = (index >= 0) & (index < len(b))
     weight = float(a.weights[is_held] @ b.weights[index[is_held]])
-    tails = np.abs(law.tilt + np.array([1, -1]) / law.scale)
-    beyond = min(float((1 / np.maximum(tails, 1e-300)).sum()), float(n)) * len(law.alpha)
-    cut = math.exp(-CUT) * (entries + beyond) + 4 * TRIM * len(law.alpha)
+    cut = math.exp(-CUT) * (entries + law.beyond(n) * len(law.alpha)) + 4 * TRIM * len(law.alpha)
     if not cut <= WORST * weight:
         msg = (
             f"the counts add up to n = {n} with probability {weight:.1e} only, against {cut:.1e} of rounding: the release "
@@ -147,13 +147,14 @@ def _tilted(law: CountLaw, n: int) -> CountLaw:
     Their sum falls in the tilt. At the ends of the bracket every cell's weights grow, or fall, so fast from count to count that
     the sum lies beyond n. Newton steps, and bisection where they leave the bracket or do not halve the miss.
     """
-    low = -1 / law.scale + min(math.log(law.alpha.min()), 0.0) - math.log(2)
-    high = 1 / law.scale + max(math.log(law.alpha.max()), 0.0) + math.log(2 * len(law.alpha))
+    falling, rising = law.slopes
+    low = falling + min(math.log(law.alpha.min()), 0.0) - math.log(2)
+    high = rising + max(math.log(law.alpha.max()), 0.0) + math.log(2 * len(law.alpha))
     wanted = n - int(law.centre.sum())
     tilt, before = 0.0, math.inf
     while True:
         law = replace(law, tilt=tilt)
-        means, variances = moments(law, *windows(law, CUT))
+        means, variances = moments(law, *law.windows(CUT))
         excess, variance = float(means.sum()) - wanted, float(variances.sum())
         if abs(excess) <= NEAR * math.sqrt(variance) + CLOSE:
             return law

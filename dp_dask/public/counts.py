@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.public.noise_law import Gaussian, Laplace, Noisy
 
 __all__ = ["CountsObservation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountsObservation:
-    """y = S + noise, S [K] the counts of n records in K categories, every noise P(k) proportional to exp(-|k| / scale).
+class CountsObservation(Noisy):
+    """y = S + noise, S [K] the counts of n records in K categories, every noise of the same ``law`` and scale.
 
     Where n is private its prior is negative binomial with the Dirichlet's total as shape and mean ``expected_n``, proportional
     to n^(total - 1) where that is None.
@@ -24,3 +25,4 @@ class CountsObservation:
     scale: float
     y: tuple[int, ...]
     expected_n: float | None
+    law: type[Laplace | Gaussian] = Laplace

@@ -25,7 +25,6 @@ from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.grid import GridPosterior
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
-from dp_dask.public.normal_laplace import cdf
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 from dp_dask.public.zoom import find_cells
@@ -139,10 +138,9 @@ def _least(found: Sequence[float | None]) -> float | None:
 def noise_ratio(observation: Observation | JointObservation, theta: Floats) -> tuple[float, ...]:
     """Return r = Var(noise) / (n Var c(x)) for each coordinate, at theta [p]; infinite where the sum does not vary.
 
-    The noise's variance is that of the discrete Laplace law, 2 a / (1 - a)^2 with a = exp(-1 / scale). A private n is taken from
-    its noisy count.
+    The noise's variance is that of the discrete law. A private n is taken from its noisy count.
     """
-    noise = 2 * math.exp(-1 / observation.scale) / math.expm1(-1 / observation.scale) ** 2
+    noise = observation.noise.variance
     with np.errstate(all="ignore"):
         _, variance = _moments(observation, theta[None])
     of_sum = observation.n_guess * variance[0]
@@ -207,8 +205,8 @@ def prior_nodes(rng: np.random.Generator, prior: Any) -> Nodes:
 def tail_probability(observation: Observation | JointObservation, nodes: Nodes) -> float | None:
     """Return the two-sided probability of a release as far out as this one, theta from the nodes; None where it has no moments.
 
-    The sum over theta, and over the n that a noisy count leaves possible, of the normal-Laplace cdf of y, with the correction for
-    whole numbers. Of several coordinates the least probability counts, times their number.
+    The sum over theta, and over the n that a noisy count leaves possible, of the cdf of a normal sum plus noise, with the
+    correction for whole numbers. Of several coordinates the least probability counts, times their number.
     """
     numbers, of_number = _numbers(observation)
     with np.errstate(all="ignore"):
@@ -224,8 +222,8 @@ def tail_probability(observation: Observation | JointObservation, nodes: Nodes) 
         z = y - np.multiply.outer(mean[is_usable, j], numbers)
         of_sum = np.multiply.outer(np.maximum(variance[is_usable, j], 0), numbers)
         sd = np.sqrt(of_sum + SMALLEST_VARIANCE * observation.scale**2)
-        below = float((weights * cdf(z + 0.5, sd, observation.scale)).sum())
-        above = float((weights * cdf(0.5 - z, sd, observation.scale)).sum())
+        below = float((weights * observation.noise.cdf(z + 0.5, sd)).sum())
+        above = float((weights * observation.noise.cdf(0.5 - z, sd)).sum())
         smallest = min(smallest, 2 * below, 2 * above)
     return min(len(released) * smallest, 1.0)
 
@@ -239,7 +237,7 @@ def _numbers(observation: Observation | JointObservation) -> tuple[Floats, Float
     numbers = centre + steps * observation.scale / observation.statistic.count_weight
     g = 1.0 if observation.expected_n is None else observation.expected_n / (observation.expected_n + 1)
     numbers, steps = (np.maximum(numbers, 0), steps) if (numbers < 0).all() else (numbers[numbers >= 0], steps[numbers >= 0])
-    log_weights = numbers * math.log(g) - np.abs(steps)
+    log_weights = numbers * math.log(g) + observation.noise.decay(steps * observation.scale)
     weights = np.exp(log_weights - log_weights.max())
     return numbers, weights / weights.sum()
 

@@ -14,6 +14,7 @@ from dp_dask.core.gram import GramSum
 from dp_dask.core.wishart import NormalInverseWishart
 from dp_dask.errors import InferenceError
 from dp_dask.public.gram_moments import clamped_moments
+from dp_dask.public.noise_law import Gaussian, Laplace, Noisy
 
 __all__ = ["Count", "GramObservation", "Releases", "State", "log_likelihood", "releases"]
 
@@ -22,15 +23,14 @@ Indices = NDArray[np.int64]
 JITTER = 1e-9  # of each variance, so that no rounding makes the covariance indefinite
 SMALLEST_VARIANCE = 1e-12  # of the noise's, so that S keeps a law where every record is clamped
 LARGEST_COUNT = 2.0**53
-WINDOW = 40.0  # noise scales of a count on each side
 CHUNK = 2**19  # numbers worked on at a time: they stay in the cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GramObservation:
+class GramObservation(Noisy):
     """y = S + noise, with S the sum of the contributions of n records; all in grid units.
 
-    ``scale`` is the noise's, P(k) proportional to exp(-|k| / scale) in each of the K entries. Where n is private, ``count`` is
+    ``scale`` is that of the noise's ``law`` in each of the K entries. Where n is private, ``count`` is
     count_weight * n + noise and the prior of n is geometric with mean ``expected_n``, flat where that is None.
     """
 
@@ -41,6 +41,7 @@ class GramObservation:
     count: int | None = None
     expected_n: float | None = None
     model: Any = None  # whose parameters are reported
+    law: type[Laplace | Gaussian] = Laplace
 
     def __post_init__(self) -> None:
         if len(self.y) != self.statistic.size:
@@ -62,10 +63,12 @@ class State(NamedTuple):
 class Count(NamedTuple):
     """A private n as one more coordinate x: n = floor(middle + spread * x), a whole number; x with a negative n has no density.
 
-    Arrays by release: ``noisy`` and ``scale`` are the noisy count and its noise in records, ``log_g`` the log of the geometric
-    prior's ratio; ``middle`` and ``spread`` are about the mean and sd of n given its noisy count alone.
+    ``law`` is that of the noise. Arrays by release: ``noisy`` and ``scale`` are the noisy count and its noise in records,
+    ``log_g`` the log of the geometric prior's ratio; ``middle`` and ``spread`` are about the mean and sd of n given its noisy
+    count alone.
     """
 
+    law: type[Laplace | Gaussian]
     noisy: Floats
     scale: Floats
     log_g: Floats
@@ -79,7 +82,7 @@ class Count(NamedTuple):
     def log_density(self, x: Floats, of: Indices) -> Floats:
         """Return log P(noisy count | n) P(n), up to a constant."""
         n = self.number(x, of)
-        log_p = n * self.log_g[of] - np.abs(self.noisy[of] - n) / self.scale[of]
+        log_p = n * self.log_g[of] + self.law(1.0).decay((self.noisy[of] - n) / self.scale[of])
         return np.where(self.middle[of] + self.spread[of] * x < 0, -np.inf, log_p)
 
     def folded(self, x: Floats, of: Indices) -> Floats:
@@ -89,7 +92,10 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    """Releases of one statistic under one prior: y [release, K] in units of its scale [release]; n [release], or its count."""
+    """Releases of one statistic under one prior: y [release, K] in units of its scale [release]; n [release], or its count.
+
+    ``law`` is that of the noise, the same in all.
+    """
 
     statistic: GramSum
     prior: NormalInverseWishart
@@ -97,8 +103,14 @@ class Releases:
     scale: Floats
     n: Floats
     count: Count | None
+    law: type[Laplace | Gaussian]
 
-    def law(self, phi: Floats, of: Indices) -> State:
+    @property
+    def omega(self) -> float:
+        """The noise's variance in units of its scale's square; under Laplace noise the mean of its mixture."""
+        return self.law(1.0).continuous_variance
+
+    def state(self, phi: Floats, of: Indices) -> State:
         """Return prior and law of S at coordinates phi [k, P] of the releases ``of`` [k]."""
         size = self.prior.size
         log_prior = self.prior.log_density(phi[:, :size])
@@ -142,8 +154,9 @@ class Releases:
 def releases(observations: Sequence[GramObservation], prior: NormalInverseWishart) -> Releases:
     """Stack observations; raises InferenceError unless they are of one statistic, all of public or all of private n."""
     statistic = observations[0].statistic
-    if any(each.statistic != statistic or (each.n is None) != (observations[0].n is None) for each in observations):
-        msg = "releases inferred together must be of one statistic, all with a public or all with a private n"
+    law, is_private = observations[0].law, observations[0].n is None
+    if any(each.statistic != statistic or each.law is not law or (each.n is None) != is_private for each in observations):
+        msg = "releases inferred together must be of one statistic and one noise, all with a public or all with a private n"
         raise InferenceError(msg)
     if len(prior.m0) != len(statistic.columns):
         msg = f"the prior is of {len(prior.m0)} columns, the release of {len(statistic.columns)}; give one that fits"
@@ -155,7 +168,8 @@ def releases(observations: Sequence[GramObservation], prior: NormalInverseWishar
         y=np.array([each.y for each in observations], dtype=np.float64) / scale[:, None],
         scale=scale,
         n=np.array([float(each.n or 0) for each in observations]),
-        count=None if observations[0].n is not None else Count(*map(np.array, zip(*map(_count, observations), strict=True))),
+        count=Count(law, *map(np.array, zip(*map(_count, observations), strict=True))) if is_private else None,
+        law=law,
     )
 
 
@@ -171,14 +185,15 @@ def _count(observation: GramObservation) -> tuple[float, float, float, float, fl
     weight = observation.statistic.count_weight
     noisy, scale = (observation.count or 0) / weight, observation.scale / weight
     log_g = 0.0 if observation.expected_n is None else -math.log1p(1 / observation.expected_n)
-    top = max(noisy, 0.0) + WINDOW * scale
+    noise = observation.law(scale)
+    top = max(noisy, 0.0) + noise.reach
     if top > LARGEST_COUNT:
         msg = (
             f"a noisy count of {noisy:.3g} +- {scale:.3g} records is beyond what can be counted; release it with a larger epsilon"
         )
         raise InferenceError(msg)
-    n = np.unique(np.floor(np.concatenate([np.linspace(0, top, 2**14), np.linspace(max(noisy - WINDOW * scale, 0), top, 2**14)])))
-    log_weight = n * log_g - np.abs(noisy - n) / scale
+    n = np.unique(np.floor(np.concatenate([np.linspace(0, top, 2**14), np.linspace(max(noisy - noise.reach, 0), top, 2**14)])))
+    log_weight = n * log_g + noise.decay(noisy - n)
     weights = np.exp(log_weight - log_weight.max()) * np.gradient(np.append(n, n[-1] + 1))[:-1]
     weights /= weights.sum()
     middle = float(weights @ n)

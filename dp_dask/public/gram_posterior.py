@@ -1,8 +1,9 @@
 """Draws from p(m, V | release): many chains at once, whose proposals follow a linearisation that the draws themselves give.
 
-The noise is a scale mixture, noise_j | omega_j ~ N(0, omega_j), so that given omega the release is normal with S summed out:
-y ~ N(n mu(theta), n Sigma(theta) + omega). A sweep draws S and omega | theta, then theta | omega against that same
-likelihood. It never updates theta as if the normal S were data, which is fast and not calibrated (Bernstein & Sheldon 2019).
+Laplace noise is a scale mixture, noise_j | omega_j ~ N(0, omega_j), and Gaussian noise one of a single, known omega, so that
+given omega the release is normal with S summed out: y ~ N(n mu(theta), n Sigma(theta) + omega). A sweep draws S and
+omega | theta, then theta | omega against that same likelihood. It never updates theta as if the normal S were data, which is
+fast and not calibrated (Bernstein & Sheldon 2019).
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ Floats = NDArray[np.float64]
 CHAINS = 64
 CLOUD = 512
 MOST_STEPS, CLOSE = 20, 0.15  # of the cloud; it has arrived when it moves by less, in its own standard deviations
-FLAT = 2.0  # E[omega], the noise's variance, in units of its scale's square
 ROUNDS, ROUND = 4, 24  # of the warm-up, and the sweeps of each
 LEAST_ESS = 400.0  # of every coordinate; or a quarter of the draws, where that is less
 MOST_SWEEPS = 2**10
@@ -82,7 +82,7 @@ def draw_posteriors(
             raise InferenceError(msg)
         # These draws were a longer warm-up: start again from their end, with their linearisation, twice as long.
         late = x[:, :, wanted // 2 :].reshape(len(observations), -1, x.shape[3])[:, -MOST_LATE:]
-        state = those.law(late.reshape(-1, x.shape[3]), np.repeat(np.arange(len(observations)), late.shape[1]))
+        state = those.state(late.reshape(-1, x.shape[3]), np.repeat(np.arange(len(observations)), late.shape[1]))
         linears, thin = _linearise(late, state, charts, prior_draws), 2 * thin
     return [_draws(those, x[r], r, float(ess[r]), float(r_hat[r])) for r in range(len(observations))]
 
@@ -111,8 +111,8 @@ def _warm_up(
     everyone, members = np.arange(count), np.repeat(np.arange(count), CLOUD)
     cloud = np.broadcast_to(prior_draws[:CLOUD], (count, CLOUD, prior_draws.shape[1]))
     for _ in range(MOST_STEPS):
-        linear = linearise(cloud, those.law(cloud.reshape(len(members), -1), members), prior_draws)
-        near = conditional(linear, those.y, np.full_like(those.y, FLAT), everyone)
+        linear = linearise(cloud, those.state(cloud.reshape(len(members), -1), members), prior_draws)
+        near = conditional(linear, those.y, np.full_like(those.y, those.omega), everyone)
         before = cloud
         cloud = near.mean[:, None] + rng.standard_normal(cloud.shape) @ near.root.transpose(0, 2, 1)
         cloud = those.folded(cloud.reshape(len(members), -1), members).reshape(cloud.shape)
@@ -120,10 +120,10 @@ def _warm_up(
         shift = np.abs(cloud.mean(axis=1) - before.mean(axis=1)) + np.abs(before.std(axis=1) - sd)
         if (shift < CLOSE * sd).all():
             break
-    state = those.law(cloud.reshape(len(members), -1), members)
+    state = those.state(cloud.reshape(len(members), -1), members)
     linears = _linearise(cloud, state, charts, prior_draws)
     phi = cloud[:, : len(of) // count].reshape(len(of), -1)
-    at = Chains(phi, those.law(phi, of), np.full((len(of), those.y.shape[1]), FLAT))
+    at = Chains(phi, those.state(phi, of), np.full((len(of), those.y.shape[1]), those.omega))
     for _ in range(ROUNDS):
         visited = []
         for _ in range(ROUND):

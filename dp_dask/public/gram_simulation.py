@@ -11,7 +11,7 @@ from dp_dask.core.wishart import NormalInverseWishart
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.gram_posterior import GramDraws, draw_posteriors
 from dp_dask.public.gram_report import GramPrior, reported
-from dp_dask.public.randomness import discrete_laplace, draw_n, rank_among
+from dp_dask.public.randomness import draw_n, rank_among
 
 __all__ = ["gram_ranks", "gram_widths", "simulate_gram"]
 
@@ -36,7 +36,7 @@ def simulate_gram(rng: np.random.Generator, like: GramObservation, prior: GramPr
         exact += statistic.sum_block(middle + half * u)
         full = np.column_stack([np.ones(len(u)), u])
         own += full.T @ full
-    noise = discrete_laplace(rng, like.scale, statistic.size + 1)
+    noise = like.noise.draw(rng, statistic.size + 1)
     y = tuple(int(value) for value in exact + noise[1:])
     count = None if like.count is None else int(statistic.count_weight * n + noise[0])
     return replace(like, y=y, count=count), prior.at(phi)[0], own

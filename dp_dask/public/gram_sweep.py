@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dp_dask.public.gram_likelihood import Releases, State, log_likelihood
 from dp_dask.public.gram_linear import Linear, conditional
+from dp_dask.public.noise_law import Laplace
 
 __all__ = ["Chains", "Chart", "sweep"]
 
@@ -41,13 +42,17 @@ class Chains(NamedTuple):
 def sweep(
     rng: np.random.Generator, those: Releases, charts: tuple[Chart, ...], linears: list[Linear], of: Indices, at: Chains
 ) -> Chains:
-    """For each chart, draw omega given the parameters, then the parameters given omega; chain k is of the release ``of[k]``."""
+    """For each chart, draw omega given the parameters, then the parameters given omega; chain k is of the release ``of[k]``.
+
+    Under Gaussian noise omega is known and stays.
+    """
     y = those.y[of]
     for chart, linear in zip(charts, linears, strict=True):
         # 1 / omega | noise ~ InverseGaussian(1 / |noise|, 1) where the noise's scale is 1
-        noise = _noise(rng, y, at)
-        omega = 1 / rng.wald(1 / np.maximum(np.abs(noise), CLOSEST), 1.0)
-        at = _slice(rng, those, chart, linear, of, y, at._replace(omega=omega))
+        if those.law is Laplace:
+            noise = _noise(rng, y, at)
+            at = at._replace(omega=1 / rng.wald(1 / np.maximum(np.abs(noise), CLOSEST), 1.0))
+        at = _slice(rng, those, chart, linear, of, y, at)
     return at
 
 
@@ -92,7 +97,7 @@ def _slice(rng: np.random.Generator, those: Releases, chart: Chart, linear: Line
             turn = angle[rows, None]
             there = np.where(moving, start[rows] * np.cos(turn) + other[rows] * np.sin(turn), start[rows])
             new_phi = chart.back(near.colour(there, rows))
-            new = those.law(new_phi, of[rows])
+            new = those.state(new_phi, of[rows])
             new_height = height(there, new_phi, new, rows)
             accepted = new_height > level[rows]
             done = rows[accepted]

@@ -15,6 +15,7 @@ from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.engines import CHAINS, Inference
 from dp_dask.public.grid import GridPosterior
+from dp_dask.public.noise_law import Gaussian, Laplace, Noisy
 from dp_dask.public.observation import Observation
 from dp_dask.public.pooling import pool
 
@@ -39,7 +40,7 @@ class GroupedModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupedObservation:
+class GroupedObservation(Noisy):
     """y = (sum, weighted count) of each group in turn, plus noise. n is the public number of all records, or None."""
 
     model: GroupedModel
@@ -48,6 +49,7 @@ class GroupedObservation:
     scale: float
     y: tuple[int, ...]
     expected_n: float | None
+    law: type[Laplace | Gaussian] = Laplace
 
     @property
     def of_groups(self) -> list[Observation]:
@@ -60,6 +62,7 @@ class GroupedObservation:
                 statistic=self.statistic.within,
                 n=None,
                 scale=self.scale,
+                law=self.law,
                 y=self.y[2 * i],
                 count=self.y[2 * i + 1],
                 expected_n=share,

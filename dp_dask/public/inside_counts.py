@@ -13,22 +13,21 @@ from dp_dask.public.joint import JointObservation
 __all__ = ["inside_counts", "log_weights", "private_counts"]
 
 Floats = NDArray[np.float64]
-WINDOW = 40.0  # noise scales on each side of a noisy count
 
 
 def inside_counts(observation: JointObservation) -> Floats:
     """Return the numbers m of records inside that the noisy counts leave possible, consecutive."""
-    weight, scale = observation.statistic.inside_weight, observation.scale
+    weight, noise = observation.statistic.inside_weight, observation.noise
     largest = observation.n if observation.n is not None else int(private_counts(observation)[0][-1])
-    return _window(observation.y[-1] / weight, WINDOW * scale / weight, largest)
+    return _window(observation.y[-1] / weight, noise.reach / weight, largest)
 
 
 def private_counts(observation: JointObservation) -> tuple[Floats, Floats]:
     """Return the n that the noisy count of all leaves possible, consecutive, and the log of prior times noise density of each."""
-    weight, count, scale = observation.statistic.count_weight, observation.count or 0, observation.scale
-    n = _window(count / weight, WINDOW * scale / weight, math.inf)
+    weight, count, noise = observation.statistic.count_weight, observation.count or 0, observation.noise
+    n = _window(count / weight, noise.reach / weight, math.inf)
     log_g = 0.0 if observation.expected_n is None else -math.log1p(1 / observation.expected_n)
-    return n, n * log_g - np.abs(count - weight * n) / scale
+    return n, n * log_g + noise.decay(count - weight * n)
 
 
 def log_weights(observation: JointObservation, m: Floats, inside: Floats, outside: Floats) -> Floats:
@@ -37,7 +36,7 @@ def log_weights(observation: JointObservation, m: Floats, inside: Floats, outsid
     With ``inside`` and ``outside`` [theta] the probabilities of a record, P(m) is binomial; where n is private it is summed
     over n with its prior and the density of its own noisy count.
     """
-    noise = -np.abs(observation.y[-1] - observation.statistic.inside_weight * m) / observation.scale
+    noise = observation.noise.decay(observation.y[-1] - observation.statistic.inside_weight * m)
     of_inside = noise + special.xlogy(m, inside[:, None])
     if observation.n is not None:
         return of_inside + _log_choose(float(observation.n), m) + special.xlogy(observation.n - m, outside[:, None])

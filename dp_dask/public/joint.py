@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.table_sum import TableSum
+from dp_dask.public.noise_law import Gaussian, Laplace
 from dp_dask.public.observation import Counted, of_table
 
 __all__ = ["JointMoments", "JointObservation"]
@@ -42,6 +43,7 @@ class JointObservation(Counted):
     y: tuple[int, ...]
     count: int | None
     expected_n: float | None
+    law: type[Laplace | Gaussian] = Laplace
 
     def probabilities(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return P(cell) [k, cells] and P(outside, contributing 0) [k], 0 where records are clamped.

@@ -15,6 +15,7 @@ from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
 from dp_dask.models import Model
 from dp_dask.public.moments import closed
+from dp_dask.public.noise_law import Gaussian, Laplace, Noisy
 
 __all__ = ["Counted", "Moments", "Observation", "cell_table", "gather", "of_table", "outer_edges", "probabilities"]
 
@@ -30,14 +31,13 @@ class Moments(NamedTuple):
     fourth: Floats  # the fourth cumulant
 
 
-class Counted:
+class Counted(Noisy):
     """What an observation with a public n, or a private one and its noisy count, knows of n."""
 
     __slots__ = ()
 
     n: int | None
     count: int | None
-    scale: float
     statistic: BoundedSum | TableSum
 
     @property
@@ -50,14 +50,14 @@ class Counted:
     @property
     def n_sd(self) -> float:
         """The noise's standard deviation in the estimate of n, 0 where n is public."""
-        return 0.0 if self.n is not None else math.sqrt(2) * self.scale / self.statistic.count_weight
+        return 0.0 if self.n is not None else math.sqrt(self.noise.continuous_variance) / self.statistic.count_weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation(Counted):
     """y = S + noise, with S the sum of n contributions c(x), x from the model; all in grid units.
 
-    ``scale`` is the noise's, P(k) proportional to exp(-|k| / scale). Where n is private, ``count`` is
+    ``scale`` is that of the noise's ``law``. Where n is private, ``count`` is
     weight * n + noise and the prior of n is geometric with mean ``expected_n``, flat where that is None.
     """
 
@@ -68,6 +68,7 @@ class Observation(Counted):
     y: int
     count: int | None
     expected_n: float | None
+    law: type[Laplace | Gaussian] = Laplace
 
     @property
     def low(self) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grid import MOST_CELLS
 from dp_dask.core.grouped import GroupedSum
+from dp_dask.core.privacy import Unit
 from dp_dask.core.release import Release, Request
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
@@ -15,6 +17,7 @@ from dp_dask.public.counts import CountsObservation
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
+from dp_dask.public.noise_law import Gaussian, Laplace
 from dp_dask.public.observation import Observation
 
 __all__ = ["AnyObservation", "observe", "planned"]
@@ -29,8 +32,12 @@ def observe(release: Release, model: Any, expected_n: float | None = None) -> An
 
 def planned(request: Request, model: Any, expected_n: float | None = None) -> AnyObservation:
     """Return an observation with the request's noise and no data, for simulations to start from."""
-    scale = request.statistic.sensitivity(request.neighbours) / float(request.epsilon)
-    return _see(request, scale, (0,) * len(request.statistic.units), 0 if request.has_count else None, model, expected_n)
+    statistic, amount = request.statistic, float(request.loss.amount)
+    if request.loss.unit is Unit.RHO:
+        scale = math.sqrt(statistic.squared_sensitivity(request.neighbours) / (2 * amount))
+    else:
+        scale = statistic.sensitivity(request.neighbours) / amount
+    return _see(request, scale, (0,) * len(statistic.units), 0 if request.has_count else None, model, expected_n)
 
 
 def _see(
@@ -38,7 +45,8 @@ def _see(
 ) -> AnyObservation:
     statistic = request.statistic
     _check_fits(request, model)
-    facts: dict[str, Any] = {"model": model, "n": request.n, "scale": scale, "expected_n": expected_n}
+    law = Gaussian if request.loss.unit is Unit.RHO else Laplace
+    facts: dict[str, Any] = {"model": model, "n": request.n, "scale": scale, "law": law, "expected_n": expected_n}
     if isinstance(statistic, CategoryCounts):
         return CountsObservation(statistic=statistic, y=sums, **facts)
     if isinstance(statistic, GroupedSum):

@@ -149,7 +149,7 @@ def datatree(posteriors: Sequence[Posterior], records: Mapping[str, Floats] | No
         groups,
         dims=dims,
         coords=coords,
-        attrs={"posterior": {p.measurement: f"epsilon {p.release.request.epsilon}, {p.inference.engine}" for p in posteriors}},
+        attrs={"posterior": {p.measurement: f"{p.release.request.loss}, {p.inference.engine}" for p in posteriors}},
     )
 
 

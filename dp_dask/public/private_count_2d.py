@@ -17,7 +17,7 @@ from dp_dask.errors import InferenceError
 from dp_dask.public.normal_laplace import log_density as log_density_1d
 from dp_dask.public.normal_laplace_2d import LEAST_SD, log_density
 
-__all__ = ["log_density_private"]
+__all__ = ["NODES", "gauss", "log_density_private"]
 
 Floats = NDArray[np.float64]
 NODES = 8
@@ -91,8 +91,8 @@ def _nodes(y0: float, rate: float, weight: float, log_g: float, smooth: float) -
             "release with a larger count weight"
         )
         raise InferenceError(msg)
-    n = np.concatenate([start + _gauss(length)[0] for start, length in panels])
-    log_quadrature = np.concatenate([_gauss(length)[1] for _, length in panels])
+    n = np.concatenate([start + gauss(length)[0] for start, length in panels])
+    log_quadrature = np.concatenate([gauss(length)[1] for _, length in panels])
     order = np.argsort(n)
     n, log_quadrature = n[order], log_quadrature[order]
     return n, log_quadrature + n * log_g - np.abs(y0 - weight * n) * (rate / weight)
@@ -118,7 +118,7 @@ def _walk(start: int, step: int, slope: float, smooth: float, end: float, fallen
 
 
 @cache
-def _gauss(length: int) -> tuple[Floats, Floats]:
+def gauss(length: int) -> tuple[Floats, Floats]:
     """Return nodes in 0..length-1 and log weights of Gauss quadrature for sums over those integers.
 
     Discrete Chebyshev polynomials: alpha = (N - 1) / 2, beta_j = j^2 (N^2 - j^2) / (4 (4 j^2 - 1)) (Gautschi 2004, table 1.2).

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.core.names import NAME, is_name
+from dp_dask.core.privacy import Spent
 from dp_dask.core.release import Release
 from dp_dask.errors import ConfigError
 
@@ -34,6 +35,7 @@ class Publication:
     written_by: str
     dataset: str
     measurements: dict[str, Published]
+    total: Spent | None = None  # what the releases lose together; files of earlier versions, all in epsilon, leave it out
 
 
 _json = TypeAdapter(Publication)

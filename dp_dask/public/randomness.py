@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RANK_DRAWS", "check_expected", "discrete_laplace", "draw_n", "rank_among"]
+__all__ = ["RANK_DRAWS", "check_expected", "draw_n", "rank_among"]
 
 Floats = NDArray[np.float64]
 RANK_DRAWS = 63
@@ -27,12 +24,6 @@ def draw_n(rng: np.random.Generator, n: int | None, expected_n: float | None) ->
     if n is not None:
         return n
     return int(rng.geometric(1 / ((expected_n or 0.0) + 1))) - 1
-
-
-def discrete_laplace(rng: np.random.Generator, scale: float, size: int | None = None) -> Any:
-    """Draw discrete Laplace noise as the difference of two geometric variables."""
-    p = -math.expm1(-1 / scale)
-    return rng.geometric(p, size) - rng.geometric(p, size)
 
 
 def rank_among(rng: np.random.Generator, draws: Floats, truth: Floats) -> Floats:

@@ -17,7 +17,7 @@ from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
-from dp_dask.core.privacy import Neighbours
+from dp_dask.core.privacy import EXACT, Neighbours, Spent, Unit, price
 from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.public.posterior import INTERVAL, Posterior, Summary, prior_draws
@@ -37,14 +37,14 @@ LARGEST_EXPONENT = 20  # above, the factor says nothing that its exponent does n
 class Spending:
     """The budget as the report tells it."""
 
-    charged: Decimal  # by this run; 0 where its releases were made before
-    spent: Decimal
+    charged: Decimal  # by this run, in the unit of what is spent; 0 where its releases were made before
+    spent: Spent
     granted: Decimal
 
     @property
     def left(self) -> Decimal:
         """What can still be spent."""
-        return self.granted - self.spent
+        return EXACT.subtract(self.granted, self.spent.amount)
 
 
 def render(
@@ -60,13 +60,17 @@ def render(
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["figures"] = figures
     requests = [p.release.request for p in posteriors]
-    total = sum((request.epsilon for request in {p.release.id: p.release.request for p in posteriors}.values()), Decimal(0))
+    total = publication.total
+    if total is None:
+        distinct = {p.release.id: p.release.request.loss for p in posteriors}
+        total = Spent(unit=Unit.EPSILON, amount=price(distinct.values(), Unit.EPSILON))
     rows = [
         {
             "posterior": posterior,
             "summaries": [s for s in summaries if s.measurement == posterior.measurement],
             "request": posterior.release.request,
             "statistic": in_words(posterior.release),
+            "noise": posterior.release.mechanism.replace("discrete_laplace", "discrete Laplace").replace("_g", " G"),
             "pictures": pictures(posterior),
             "predictions": [one for one in predictions if one.measurement == posterior.measurement],
         }
@@ -79,8 +83,9 @@ def render(
         neighbours=requests[0].neighbours,
         n=requests[0].n,
         is_replace=requests[0].neighbours is Neighbours.REPLACE,
-        epsilon=total,
-        odds=math.exp(total) if total < LARGEST_EXPONENT else None,
+        total=total,
+        is_pure=total.unit is Unit.EPSILON,
+        odds=math.exp(total.amount) if total.unit is Unit.EPSILON and total.amount < LARGEST_EXPONENT else None,
         is_insecure=any(p.release.sampler == INSECURE for p in posteriors),
         interval=round(100 * INTERVAL),
         spending=spending,
@@ -97,10 +102,11 @@ def figures(value: float | None) -> str:
 def in_words(release: Release) -> dict[str, str]:
     """Say what was summed over the records, how much noise was added and what came out."""
     statistic = release.request.statistic
+    scale, sensitivity, norm = _noise(release)
     if isinstance(statistic, CategoryCounts):
         return {
             "what": f"column {statistic.column}, counts of {len(statistic.categories)} categories, other values counted nowhere",
-            "noise": f"of scale {figures(release.scale)} on every count, sensitivity {release.sensitivity} in all",
+            "noise": f"of scale {figures(scale)} on every count, {norm} {figures(sensitivity)} in all",
             "released": _listed([str(value) for value in release.noisy_sums]),
         }
     if isinstance(statistic, GramSum):
@@ -110,7 +116,7 @@ def in_words(release: Release) -> dict[str, str]:
         )
         return {
             "what": f"columns {columns}, records outside are moved to the nearest bound",
-            "noise": f"of scale {figures(release.scale)} on each sum and product, sensitivity {release.sensitivity} in all",
+            "noise": f"of scale {figures(scale)} on each sum and product, {norm} {figures(sensitivity)} in all",
             "released": _listed([str(value) for value in release.noisy_sums]),
         }
     if isinstance(statistic, GroupedSum):
@@ -118,7 +124,7 @@ def in_words(release: Release) -> dict[str, str]:
         groups = f"in each of {len(statistic.by.categories)} groups of column {statistic.by.column}"
         return {
             "what": f"column {within.column}, bounds [{figures(within.bounds.lower)}, {figures(within.bounds.upper)}], {groups}",
-            "noise": f"of scale {figures(release.scale)} on each sum and count, sensitivity {release.sensitivity} in all",
+            "noise": f"of scale {figures(scale)} on each sum and count, {norm} {figures(sensitivity)} in all",
             "released": _listed([str(value) for value in release.noisy_sums]),
         }
     low, high = figures(statistic.bounds.lower), figures(statistic.bounds.upper)
@@ -132,12 +138,18 @@ def in_words(release: Release) -> dict[str, str]:
     else:
         summed = f"{len(statistic.units)} sums of functions of the column, tabulated in the release file"
     counted = ", and on the weighted count" if release.noisy_count is not None else ""
-    scale, sensitivity = figures(release.scale * unit), figures(release.sensitivity * unit)
     released = f"{_listed([str(value) for value in release.noisy_sums])} in units of {figures(unit)}"
     if release.noisy_count is not None:
         released += f", noisy count {figures(release.noisy_count / statistic.count_weight)}"
-    noise = f"of scale {scale} on {summed}{counted} (sensitivity {sensitivity} in all)"
+    noise = f"of scale {figures(scale * unit)} on {summed}{counted} ({norm} {figures(sensitivity * unit)} in all)"
     return {"what": what, "noise": noise, "released": released}
+
+
+def _noise(release: Release) -> tuple[float, float, str]:
+    """Return the scale, the sensitivity in the norm that the noise is for, and what that is called."""
+    if release.mechanism == "discrete_gaussian":
+        return release.scale, math.sqrt(release.sensitivity), "L2 sensitivity"
+    return release.scale, release.sensitivity, "sensitivity"
 
 
 def _listed(values: list[str]) -> str:

@@ -27,7 +27,7 @@ from dp_dask.public.non_private import non_private
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 from dp_dask.public.pooling import pool
-from dp_dask.public.randomness import check_expected, discrete_laplace, draw_n
+from dp_dask.public.randomness import check_expected, draw_n
 
 __all__ = ["Pseudo", "Width", "expected_widths", "replicate_widths", "simulate"]
 
@@ -62,7 +62,7 @@ class Width:
 
 
 def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: Any = None) -> Pseudo:
-    """Draw records from the model, reduce them as the statistic does, and add noise of the same scale.
+    """Draw records from the model, reduce them as the statistic does, and add noise of the same law and scale.
 
     ``theta`` is one parameter or an array [p]; the truth behind several columns is drawn from ``prior``. A private n is drawn
     from its prior, which for categories is a part of theirs (``CountsObservation``) and needs ``prior``; raises ValueError where
@@ -79,13 +79,13 @@ def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: 
     if isinstance(like, GramObservation):
         return Pseudo(simulate_gram(rng, like, prior)[0], like.n or 0, None)
     n = draw_n(rng, like.n, like.expected_n)
-    count = None if like.count is None else like.statistic.count_weight * n + int(discrete_laplace(rng, like.scale))
+    count = None if like.count is None else like.statistic.count_weight * n + int(like.noise.draw(rng))
     if isinstance(like, JointObservation):
         exact, total = _joint_sums(rng, like, np.atleast_1d(theta), n)
-        y = tuple(int(value) + int(discrete_laplace(rng, like.scale)) for value in exact)
+        y = tuple(int(value) + int(like.noise.draw(rng)) for value in exact)
         return Pseudo(replace(like, y=y, count=count), n, total)
     summed, of_all = _sums(rng, like, float(np.ravel(theta)[0]), n)
-    return Pseudo(replace(like, y=summed + int(discrete_laplace(rng, like.scale)), count=count), n, of_all, summed)
+    return Pseudo(replace(like, y=summed + int(like.noise.draw(rng)), count=count), n, of_all, summed)
 
 
 def _sums(rng: np.random.Generator, like: Observation, theta: float, n: int) -> tuple[int, float]:
@@ -120,7 +120,7 @@ def _simulate_counts(rng: np.random.Generator, like: CountsObservation, theta: F
         shape = float(sum(prior.alpha))
         n = int(rng.poisson(rng.gamma(shape, (like.expected_n or 0.0) / shape)))
     counts = like.model.simulate(theta, n, rng)
-    y = tuple(int(value) + int(discrete_laplace(rng, like.scale)) for value in counts)
+    y = tuple(int(value) + int(like.noise.draw(rng)) for value in counts)
     return Pseudo(replace(like, y=y), n, counts)
 
 

@@ -20,6 +20,7 @@ from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import augment, gibbs, thinning
 from dp_dask.public.infer import infer
 from dp_dask.public.mmd import squared_mmd
+from dp_dask.public.noise_law import Laplace
 from dp_dask.public.observation import Observation
 from dp_dask.public.ops import ops
 from dp_dask.public.simulation import Pseudo, simulate
@@ -47,8 +48,11 @@ class Trial:
     def draw(self, method: str, rng: np.random.Generator, pseudos: Sequence[Pseudo], n_draws: int) -> Floats:
         """Draw [release, draw, parameter] by one of METHODS; chains are run for all releases at once.
 
-        Raises InferenceError where the method does not serve the model or the prior.
+        Raises InferenceError where the method does not serve the model, the prior or the noise.
         """
+        if method in ("augment", "gibbs", "ops") and self.like.law is not Laplace:
+            msg = f"{method} serves Laplace noise, and this release has {self.like.law.name} noise"
+            raise InferenceError(msg)
         if method in ("augment", "gibbs"):
             return self._chains(method, rng, np.array([pseudo.observation.y for pseudo in pseudos]), n_draws)
         each = {"exact": _exact, "naive": naive, "non_private": non_private, "ops": ops}[method]

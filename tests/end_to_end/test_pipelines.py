@@ -39,7 +39,8 @@ def copy(tmp_path):
 @pytest.mark.parametrize("name", [file.name for file in FILES])
 def test_a_pipeline_runs_is_charged_once_and_can_be_inferred_again(copy, name):
     file = f"pipelines/{name}"
-    dp_dask(copy, "ledger", "init", file, "--epsilon", "2")
+    unit = "--rho" if "rho: " in (copy / file).read_text() else "--epsilon"
+    dp_dask(copy, "ledger", "init", file, unit, "2")
     plan = json.loads(dp_dask(copy, "check", file, "--json").stdout)
     assert plan["refusal"] is None
     first = json.loads(dp_dask(copy, "run", file, "--json").stdout)

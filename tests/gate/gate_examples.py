@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import uuid
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +13,7 @@ import sqlalchemy as sa
 
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.grid import Grid
-from dp_dask.core.privacy import Neighbours
+from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import Release, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.errors import DpDaskError
@@ -38,16 +40,27 @@ def make_request(
     return Request(dataset=dataset, statistic=statistic or make_statistic(), neighbours=neighbours, n=n, epsilon=Decimal(epsilon))
 
 
+def make_rho_request(rho: str = "0.1", **facts: Any) -> Request:
+    return replace(make_request(**facts), epsilon=None, rho=Decimal(rho))
+
+
+def loss(amount: str, unit: Unit = Unit.EPSILON) -> Loss:
+    return Loss(unit, Decimal(amount))
+
+
 def make_release(request: Request, *, sampler: str = "opendp 0", noisy_sum: int = NOISY_SUM) -> Release:
-    sensitivity = request.statistic.sensitivity(request.neighbours)
+    is_gaussian = request.loss.unit is Unit.RHO
+    statistic, amount = request.statistic, float(request.loss.amount)
+    sensitivity = (statistic.squared_sensitivity if is_gaussian else statistic.sensitivity)(request.neighbours)
     return Release(
         id=uuid.uuid4().hex,
         created="2026-01-01T00:00:00+00:00",
         request=request,
         sampler=sampler,
         sensitivity=sensitivity,
-        scale=1.5 * sensitivity / float(request.epsilon),
-        privacy_loss=float(request.epsilon) / 1.5,
+        mechanism="discrete_gaussian" if is_gaussian else "discrete_laplace",
+        scale=1.5 * (math.sqrt(sensitivity / (2 * amount)) if is_gaussian else sensitivity / amount),
+        privacy_loss=amount / (2.25 if is_gaussian else 1.5),
         noisy_sums=(noisy_sum,),
         noisy_count=None if request.n is not None else 17,
     )

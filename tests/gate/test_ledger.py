@@ -9,7 +9,17 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 import pytest
-from gate.gate_examples import charge, everything_said, execute, make_release, make_request, make_statistic, only_sqlite, rows
+from gate.gate_examples import (
+    charge,
+    everything_said,
+    execute,
+    loss,
+    make_release,
+    make_request,
+    make_statistic,
+    only_sqlite,
+    rows,
+)
 from servers import PASSWORD
 
 from dp_dask.core.bounds import Bounds, Outside
@@ -78,7 +88,7 @@ def test_a_data_set_without_a_budget_is_refused_everywhere(ledger):
     acts: list[Callable[[], Any]] = [
         lambda: ledger.balance("others"),
         lambda: ledger.grant("others", Decimal(1), who="", why=""),
-        lambda: ledger.check_affordable("others", REPLACE, Decimal("0.1")),
+        lambda: ledger.check_affordable("others", REPLACE, [loss("0.1")]),
         lambda: charge(ledger, "a", dataset="others"),
     ]
     for act in acts:
@@ -94,7 +104,7 @@ def test_without_a_ledger_every_question_names_the_command_that_makes_one_and_ma
         empty_ledger.balances,
         empty_ledger.verify,
         lambda: empty_ledger.grant("people", Decimal(1), who="", why=""),
-        lambda: empty_ledger.check_affordable("people", REPLACE, Decimal("0.1")),
+        lambda: empty_ledger.check_affordable("people", REPLACE, [loss("0.1")]),
     ]
     for act in acts:
         with pytest.raises(BudgetError, match="dp-dask ledger init"):
@@ -167,7 +177,7 @@ def test_over_budget_is_refused_before_and_at_the_commit_with_nothing_written(le
     charge(ledger, "a", "0.8")
     before = rows(url)
     with pytest.raises(BudgetError, match=r"asks for epsilon 0\.3, 0\.2 is left \(0\.8 of 1 spent\).*ledger grant"):
-        ledger.check_affordable("people", REPLACE, Decimal("0.3"))
+        ledger.check_affordable("people", REPLACE, [loss("0.3")])
     with pytest.raises(BudgetError):
         charge(ledger, "b", "0.3")
     with pytest.raises(BudgetError):  # the first of the two would fit
@@ -190,7 +200,7 @@ def test_epsilons_of_two_neighbouring_relations_are_never_added(ledger, url):
     before = rows(url)
     other = make_request("0.1", neighbours=ADD_REMOVE, n=None, statistic=make_statistic(count_weight=15))
     with pytest.raises(BudgetError, match=r"opened under replace, this run is under add_remove"):
-        ledger.check_affordable("people", ADD_REMOVE, Decimal("0.1"))
+        ledger.check_affordable("people", ADD_REMOVE, [loss("0.1")])
     with pytest.raises(BudgetError, match="do not add up"):
         ledger.commit([("a", make_release(other))], who="", why="")
     assert rows(url) == before

@@ -27,6 +27,7 @@ from gate.gate_examples import (
     everything_said,
     execute,
     is_sqlite,
+    loss,
     make_release,
     make_request,
     meet,
@@ -189,7 +190,7 @@ def test_a_ledger_cannot_be_made_where_one_may_not_write(opened, open_folder):
 
 @only_postgresql
 def test_a_connection_that_died_while_the_records_were_read_does_not_lose_the_run(ledger, url):
-    ledger.check_affordable("people", Neighbours.REPLACE, Decimal("0.1"))
+    ledger.check_affordable("people", Neighbours.REPLACE, [loss("0.1")])
     execute(
         url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",

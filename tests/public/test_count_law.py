@@ -8,7 +8,7 @@ from histograms import log_weight
 from scipy import special
 
 from dp_dask.public import count_law
-from dp_dask.public.count_law import CountLaw, moments, tables, windows
+from dp_dask.public.count_law import CountLaw, moments, tables
 
 CUT = 40.0
 
@@ -30,7 +30,7 @@ def test_a_window_holds_every_count_that_reaches_the_cut_and_starts_and_ends_on_
     two_modes = 0
     for law, s, logs in cases(1, 1500, 400, -1.5):
         floor = logs.max() - CUT
-        (low,), (high,) = windows(law, CUT)
+        (low,), (high,) = law.windows(CUT)
         assert (logs[:low] < floor + 1e-7).all()
         assert (logs[high + 1 :] < floor + 1e-7).all()
         assert min(logs[low], logs[high]) > floor - 1e-7
@@ -49,7 +49,7 @@ def test_the_mean_of_a_wide_law_is_within_a_tenth_of_its_standard_deviation(monk
     monkeypatch.setattr(count_law, "NARROW", 64)
     for law, s, logs in cases(2, 300, 50_000, 1):
         weights = np.exp(logs - special.logsumexp(logs))
-        (mean,), _ = moments(law, *windows(law, CUT))
+        (mean,), _ = moments(law, *law.windows(CUT))
         sd = np.sqrt(weights @ (s - weights @ s) ** 2)
         assert mean + law.centre[0] == pytest.approx(weights @ s, abs=0.1 * sd + 0.01)
 

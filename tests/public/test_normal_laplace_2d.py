@@ -12,7 +12,7 @@ from scipy import integrate, special, stats
 from dp_dask.errors import InferenceError
 from dp_dask.public.normal_laplace import log_density as log_density_1d
 from dp_dask.public.normal_laplace_2d import log_density
-from dp_dask.public.private_count_2d import _gauss, log_density_private
+from dp_dask.public.private_count_2d import gauss, log_density_private
 
 ZERO = np.zeros((1, 2))
 
@@ -188,7 +188,7 @@ def test_no_jumps_where_the_method_changes_branch():
 
 @pytest.mark.parametrize("length", [3, 8, 9, 50, 10**7])
 def test_gauss_sums_are_exact_for_polynomials(length):
-    n, log_weight = _gauss(length)
+    n, log_weight = gauss(length)
     for degree in range(0, 16, 5):
         # sum of n (n - 1) .. (n - d + 1) over 0..N-1 is N (N - 1) .. (N - d) / (d + 1)
         falling = np.prod([n - j for j in range(degree)], axis=0) if degree else np.ones_like(n)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from dp_dask.core.priors import Prior
 from dp_dask.public.grid import GridPosterior
 from dp_dask.public.joint import JointObservation
-from dp_dask.public.normal_laplace import log_density
 from dp_dask.public.observation import Observation
 from dp_dask.public.plane import PlanePosterior
 from dp_dask.public.zoom import Guide
@@ -58,38 +57,38 @@ def independent(
 
 
 def guide(observation: Observation) -> Guide:
-    """Return the plain normal-Laplace likelihood on closed-form moments: rough at small n, sound in the far tails.
+    """Return the likelihood of a normal sum plus noise on closed-form moments: rough at small n, sound in the far tails.
 
     Where n is private it is known to about scale / weight records either way, which moves S by the mean.
     """
-    scale, y, n = observation.scale, observation.y, observation.n_guess
+    noise, y, n = observation.noise, observation.y, observation.n_guess
     n_sd = observation.n_sd
 
     def spread(theta: Floats) -> tuple[Floats, Floats]:
         mean, variance = observation.quick_moments(theta)
-        return n * mean, variance * (n + n_sd) + (mean * n_sd) ** 2 + SMALLEST_VARIANCE * scale**2
+        return n * mean, variance * (n + n_sd) + (mean * n_sd) ** 2 + SMALLEST_VARIANCE * noise.scale**2
 
     def log_likelihood(mean: Floats, variance: Floats) -> Floats:
-        return log_density(y - mean, np.sqrt(variance), scale)
+        return noise.log_density(y - mean, np.sqrt(variance))
 
-    return Guide(moments=spread, log_density=log_likelihood, noise=2 * scale**2)
+    return Guide(moments=spread, log_density=log_likelihood, noise=noise.continuous_variance)
 
 
 def first_guide(observation: JointObservation) -> Guide:
     """Return a rough likelihood of one parameter from the first sum alone."""
-    y, scale, n = np.array(observation.y, dtype=np.float64), observation.scale, observation.n_guess
+    y, noise, n = np.array(observation.y, dtype=np.float64), observation.noise, observation.n_guess
     n_sd = observation.n_sd
 
     def spread(theta: Floats) -> tuple[Floats, Floats]:
         mean, covariance = observation.moments(theta[:, None])
         variance = np.maximum(covariance[:, 0, 0], 0) * (n + n_sd) + (mean[:, 0] * n_sd) ** 2
-        return n * mean[:, 0], variance + SMALLEST_VARIANCE * scale**2
+        return n * mean[:, 0], variance + SMALLEST_VARIANCE * noise.scale**2
 
     # The first sum leads the zoom: what it leaves open is kept, and the second one decides there.
     return Guide(
         moments=spread,
-        log_density=lambda mean, variance: log_density(y[0] - mean, np.sqrt(variance), scale),
-        noise=2 * scale**2,
+        log_density=lambda mean, variance: noise.log_density(y[0] - mean, np.sqrt(variance)),
+        noise=noise.continuous_variance,
     )
 
 

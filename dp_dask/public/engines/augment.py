@@ -16,6 +16,7 @@ from dp_dask.errors import InferenceError
 from dp_dask.public import augment_counts, gibbs_counts
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import CHAINS, Inference, thinning
+from dp_dask.public.noise_law import Laplace
 from dp_dask.public.observation import Observation
 
 __all__ = ["chains", "plugin", "refresh"]
@@ -120,7 +121,9 @@ def _thinning(observation: Observation | CountsObservation, prior: Any) -> int:
 def _check(observation: Observation | CountsObservation, prior: Any) -> int:
     """Return the public n."""
     n = observation.n
-    if n is None:
+    if observation.law is not Laplace:
+        msg = f"engine augment was published for Laplace noise, and this release has {observation.law.name} noise; use auto"
+    elif n is None:
         msg = "engine augment serves a public n only (neighbours: replace); use auto"
     elif n > MOST_RECORDS:
         msg = f"engine augment keeps every record as a variable: n is {n}, at most {MOST_RECORDS} are allowed; use auto"

@@ -1,6 +1,6 @@
 """clt_chain: sums, squares and products of several columns by the central limit theorem, their noise exactly.
 
-The form of ``clt_grid`` for many sums: the noise is a scale mixture of normal variables, so that given the mixture's scales the
+The form of ``clt_grid`` for many sums: the noise is normal or a scale mixture of normal variables, so that given the scales the
 release is normal with S summed out, and theta moves against that same likelihood (``public.gram_posterior``). Its draws come in
 chains: effective sizes and R-hat tell whether they have mixed.
 """

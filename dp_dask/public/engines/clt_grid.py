@@ -1,7 +1,7 @@
 """clt_grid: two sums by the central limit theorem, their noise exactly, for larger n.
 
-S is taken as normal with the exact mean and covariance of n contributions; its Laplace noise is integrated out
-(``public.normal_laplace_2d``) and the posterior tabulated on cells: no latent variable, no chain.
+S is taken as normal with the exact mean and covariance of n contributions; its noise is integrated out
+(``public.normal_laplace_2d``, ``public.normal_gaussian_2d``) and the posterior tabulated on cells: no latent variable, no chain.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.errors import InferenceError
-from dp_dask.public import grid, plane, zoom
+from dp_dask.public import grid, normal_gaussian_2d, normal_laplace_2d, plane, private_count_2d, zoom
 from dp_dask.public.engines import CHAINS, Inference, first_guide
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.modes import Box
-from dp_dask.public.normal_laplace_2d import log_density
-from dp_dask.public.private_count_2d import log_density_private
+from dp_dask.public.noise_law import Gaussian
 
 __all__ = ["Tabulated", "error_estimate", "log_likelihood", "plugin", "tabulated"]
 
@@ -79,17 +78,19 @@ def log_likelihood(observation: JointObservation, theta: Floats) -> Floats:
         return np.zeros(len(theta))
     mean, covariance = observation.moments(theta)
     y, scale = np.array(observation.y, dtype=np.float64), observation.scale
+    with_noise = normal_gaussian_2d if observation.law is Gaussian else normal_laplace_2d
     if observation.n is not None:
-        return log_density(y, observation.n * mean, observation.n * covariance, scale)
+        return with_noise.log_density(y, observation.n * mean, observation.n * covariance, scale)
     weight, count = observation.statistic.count_weight, observation.count or 0
-    return log_density_private(y, count, weight, mean, covariance, scale, observation.expected_n)
+    of_count = normal_gaussian_2d if observation.law is Gaussian else private_count_2d
+    return of_count.log_density_private(y, count, weight, mean, covariance, scale, observation.expected_n)
 
 
 def error_estimate(observation: JointObservation, theta: Floats) -> float:
     """Estimate the total variation between the normal law of y and the true one, by the first Edgeworth terms of each sum.
 
-    With cumulants k3 and k4 of one contribution and the noise of scale b, y has skewness n k3 / (n var + 2 b^2)^(3/2), excess
-    kurtosis n k4 / (n var + 2 b^2)^2 beside the noise's own. What counts is how many records lie strictly inside the bounds, not
+    With cumulants k3 and k4 of one contribution and noise of variance u, y has skewness n k3 / (n var + u)^(3/2), excess
+    kurtosis n k4 / (n var + u)^2 beside the noise's own. What counts is how many records lie strictly inside the bounds, not
     n, and the cumulants know it.
     """
     rows = observation.statistic.rows.astype(np.float64)
@@ -99,7 +100,7 @@ def error_estimate(observation: JointObservation, theta: Floats) -> float:
     d = values - (values @ p)[:, None]
     n = max(observation.n_guess, 1.0)
     variance = d * d @ p
-    spread = n * variance + 2 * observation.scale**2
+    spread = n * variance + observation.noise.continuous_variance
     skewness = n * (d**3 @ p) / spread**1.5
     kurtosis = n * (d**4 @ p - 3 * variance**2) / spread**2
     return float(min(np.sum(OF_SKEWNESS / 6 * np.abs(skewness) + OF_KURTOSIS / 24 * np.abs(kurtosis)), 1.0))

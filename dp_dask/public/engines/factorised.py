@@ -24,7 +24,7 @@ def factorised(rng: np.random.Generator, observation: CountsObservation, prior: 
     size = CHAINS * -(-n_draws // CHAINS)
     alpha = np.array(prior.alpha)
     rate = 0.0 if observation.expected_n is None else float(alpha.sum()) / observation.expected_n
-    counts = draw_counts_private(rng, np.array(observation.y), alpha, observation.scale, rate, size)
+    counts = draw_counts_private(rng, np.array(observation.y), alpha, observation.scale, rate, size, observation.law)
     draws = dirichlet(rng, alpha + counts).reshape(CHAINS, -1, len(alpha))
     return Inference(engine="factorised", reason="exact for categories with private n", draws=draws, error=0.0)
 

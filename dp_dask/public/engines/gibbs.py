@@ -16,6 +16,7 @@ from dp_dask.core.bounds import Outside
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.engines import CHAINS, Inference, thinning
+from dp_dask.public.noise_law import Laplace
 from dp_dask.public.observation import Observation
 
 __all__ = ["chains", "plugin"]
@@ -89,7 +90,9 @@ def _section(observation: Observation, theta: Floats, low: float, high: float) -
 def _check(observation: Observation, prior: Prior) -> None:
     model, bounds = observation.model, observation.statistic.bounds
     covers = bounds.lower <= model.support[0] and bounds.upper >= model.support[1]
-    if observation.n is None:
+    if observation.law is not Laplace:
+        msg = f"engine gibbs was published for Laplace noise, and this release has {observation.law.name} noise; use auto"
+    elif observation.n is None:
         msg = "engine gibbs serves a public n only (neighbours: replace); use auto"
     elif observation.statistic.outside is Outside.CLAMP and not covers:
         msg = "engine gibbs serves truncated statistics only, as published (outside: truncate); use auto"

@@ -30,7 +30,6 @@ FIRST, PER_DRAW, LEAST = 4_000, 10, 1_000
 STAGES = 5  # of so many particles: from the prior, three towards the posterior, and one that is kept
 MOST_RECORDS = 1e8  # simulated for one posterior, some seconds
 BATCH, BATCH_RECORDS = 2**13, 2**21  # particles and records of one batch at most: some tens of megabytes, a tenth of a second
-WINDOW = 40.0  # noise scales of a private n's count
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +185,7 @@ def weigh_batch(batch: Batch) -> Particles:
     n = _draw_n(rng, observation, size)
     with np.errstate(all="ignore"):
         sums = observation.sums(rng, theta, n)
-    log_noise = -np.abs(np.array(observation.y) - sums).sum(axis=1) / observation.scale
+    log_noise = observation.noise.decay(np.array(observation.y) - sums).sum(axis=1)
     log_weight = log_prior - batch.proposal.log_density(prior, v) + log_noise
     return Particles(v, np.where(np.isfinite(log_weight), log_weight, -np.inf))
 
@@ -195,10 +194,10 @@ def _draw_n(rng: np.random.Generator, observation: JointObservation, size: int) 
     """Return n for each particle, where it is private drawn from its law given the noisy count, so that it needs no weight."""
     if observation.n is not None:
         return np.full(size, observation.n, dtype=np.int64)
-    weight, count, scale = observation.statistic.count_weight, observation.count or 0, observation.scale
-    reach = WINDOW * scale / weight
+    weight, count, noise = observation.statistic.count_weight, observation.count or 0, observation.noise
+    reach = noise.reach / weight
     n = np.arange(max(math.floor(count / weight - reach), 0), max(math.ceil(count / weight + reach), 0) + 1)
-    log_p = -np.abs(count - weight * n) / scale
+    log_p = noise.decay(count - weight * n.astype(np.float64))
     if observation.expected_n is not None:
         log_p = log_p - n * math.log1p(1 / observation.expected_n)
     p = np.exp(log_p - log_p.max())

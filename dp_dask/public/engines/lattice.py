@@ -22,6 +22,7 @@ from dp_dask.public.coarse import coarsened
 from dp_dask.public.coarse_likelihood import coarse_cost, coarse_log_likelihood
 from dp_dask.public.engines import Inference, guide, independent
 from dp_dask.public.grid import Cells, GridPosterior, tabulate
+from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.observation import Observation
 from dp_dask.public.zoom import find_cells
 
@@ -31,7 +32,7 @@ Floats = NDArray[np.float64]
 PER_POINT = 60.0  # multiplications that one point of the support, or one frequency, takes beside the products
 MOST_POINTS = 2**20
 DIGITS = math.log(1e9)  # from the rounding error to the peak, at least: the posterior is kept 18 nats below it
-STEEPEST = 0.9  # of the noise's own decay, the most that a law is tilted by
+TURNS = 60  # of the bisection for a tilt
 ROUNDING = 1e-16  # of the sum of a Fourier sum's terms: below, it holds nothing else
 TINY = 1e-300
 CHUNK = 2**17  # complex numbers worked on at a time: they stay in the cache
@@ -65,7 +66,7 @@ def cost(observation: Observation, theta: Floats) -> float:
         return coarse_cost(law, theta)
     cells, pmf = observation.pmf(theta)
     ranges, _ = frequencies(observation, cells, pmf)
-    return min(_convolution_cost(observation, cells, pmf), _inversion_cost(ranges, pmf))
+    return min(_convolution_cost(observation, cells, pmf), _inversion_cost(observation, ranges, pmf))
 
 
 def log_likelihood(observation: Observation, theta: Floats, peak: float = -math.inf) -> Floats:
@@ -81,7 +82,7 @@ def log_likelihood(observation: Observation, theta: Floats, peak: float = -math.
         if beyond is not None:
             return beyond
         ranges, period = frequencies(observation, cells, pmf)
-        if _convolution_cost(observation, cells, pmf) <= _inversion_cost(ranges, pmf):
+        if _convolution_cost(observation, cells, pmf) <= _inversion_cost(observation, ranges, pmf):
             density, rounding, constant = _convolve(observation, cells, pmf)
         else:
             density, rounding = _invert(observation, cells, pmf, ranges, period)
@@ -101,15 +102,18 @@ def log_likelihood(observation: Observation, theta: Floats, peak: float = -math.
 def _beyond(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Floats | None:
     """Return the likelihood of a y that no n records can sum to, None for any other.
 
-    There |y - S| has one sign, so p(y | theta) is E[exp(-+c / scale)]^n, stable however far y lies.
+    There |y - S| has one sign, so under Laplace noise p(y | theta) is E[exp(-+c / scale)]^n, stable however far y lies;
+    Gaussian noise has no such form and needs none, because ``_tilted`` follows it to any distance.
     """
+    if observation.law is Gaussian:
+        return _tilted(observation, n, cells, pmf) if not n * observation.low < observation.y < n * observation.high else None
     if observation.y <= n * observation.low:
         sign, nearest = 1, cells[0]
     elif observation.y >= n * observation.high:
         sign, nearest = -1, cells[-1]
     else:
         return None
-    constant = log_peak(observation.scale) - abs(observation.y - n * nearest) / observation.scale
+    constant = log_peak(observation) - abs(observation.y - n * nearest) / observation.scale
     return n * np.log(pmf @ np.exp(-sign * (cells - nearest) / observation.scale)) + constant
 
 
@@ -117,35 +121,41 @@ def _tilted(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Flo
     """Fourier inversion with digits to spare wherever y lies: each theta's law is tilted until its mean is y.
 
     With g_t(j) = g(j) exp(t j) / Z, p(y) = Z^n exp(-t y) sum_m exp(-i w_m y) phi_t(w_m)^n noise(w_m - i t) / M, for every
-    |t| < 1 / scale. At the t where n times the mean of g_t is y, the sum is of the order of its largest term (saddlepoint).
+    |t| < 1 / scale under Laplace noise, for every t under Gaussian noise. At the t where n times the mean of g_t, with the mean
+    of the tilted noise, is y, the sum is of the order of its largest term (saddlepoint).
     """
-    y, scale = observation.y, observation.scale
-    low, high = np.full(len(pmf), -STEEPEST / scale), np.full(len(pmf), STEEPEST / scale)
+    y, noise = observation.y, observation.noise
+    with np.errstate(divide="ignore"):
+        log_pmf = np.log(pmf)
+    low, high = (np.full(len(pmf), end) for end in noise.tilts(y - n * observation.high, y - n * observation.low))
     centre = y / n
-    for _ in range(50):
+    for _ in range(TURNS):
         t = (low + high) / 2
-        law = pmf * np.exp(t[:, None] * (cells - centre))
-        is_low = law @ (cells - centre) < 0
+        law = _tilt(log_pmf, t, cells - centre)[0]
+        is_low = law @ (cells - centre) + noise.tilted_mean(t) / n < 0
         low, high = np.where(is_low, t, low), np.where(is_low, high, t)
     t = (low + high) / 2
-    law = pmf * np.exp(t[:, None] * (cells - centre))
-    norm = law.sum(axis=1)
-    law = law / norm[:, None]
-    # The tilted noise decays as slowly as one of scale / (1 - 0.9).
-    ranges, period = frequencies(replace(observation, scale=scale / (1 - STEEPEST)), cells, law)
+    law, log_norm = _tilt(log_pmf, t, cells - centre)
+    ranges, period = frequencies(replace(observation, scale=noise.tilted_scale), cells, law)
     m = np.concatenate([np.arange(first, last + 1) for first, last in ranges])
     total = np.zeros(len(pmf))
     step = max(CHUNK // max(pmf.shape), 1)
-    gap = -math.expm1(-1 / scale)
     for start in range(0, len(m), step):
         chunk = m[start : start + step]
-        w = 2 * np.pi * chunk / period
         turns = (chunk * (y % period)) % period
-        half = (1j * w + t[:, None]) / 2
-        noise = gap**2 / (gap**2 - 4 * (1 - gap) * np.sinh(half) ** 2)
-        terms = power(of_record(cells, law, chunk, period), n) * noise * np.exp(-2j * np.pi * turns / period)
+        of_tilt, transform = noise.transform(t, 2 * np.pi * chunk / period)
+        terms = power(of_record(cells, law, chunk, period), n) * transform * np.exp(-2j * np.pi * turns / period)
         total += terms.real @ np.where(chunk == 0, 1.0, 2.0)
-    return np.log(np.maximum(total, 0)) + n * np.log(norm) - math.log(period)
+    return np.log(np.maximum(total, 0)) + n * log_norm + of_tilt - math.log(period)
+
+
+def _tilt(log_pmf: Floats, t: Floats, cells: Floats) -> tuple[Floats, Floats]:
+    """Return g(j) exp(t j) / Z for each theta, and log Z."""
+    log_law = log_pmf + t[:, None] * cells
+    top = log_law.max(axis=1)
+    law = np.exp(log_law - top[:, None])
+    norm = law.sum(axis=1)
+    return law / norm[:, None], top + np.log(norm)
 
 
 def _span(observation: Observation, cells: Floats, pmf: Floats) -> tuple[int, int]:
@@ -166,12 +176,18 @@ def _span(observation: Observation, cells: Floats, pmf: Floats) -> tuple[int, in
 def _convolution_cost(observation: Observation, cells: Floats, pmf: Floats) -> float:
     least, largest = _span(observation, cells, pmf)
     points = largest - least + 1
-    return PER_POINT * len(pmf) * points if points <= MOST_POINTS else math.inf
+    return _per_point(observation) * len(pmf) * points if points <= MOST_POINTS else math.inf
 
 
-def _inversion_cost(ranges: Ranges, pmf: Floats) -> float:
+def _inversion_cost(observation: Observation, ranges: Ranges, pmf: Floats) -> float:
     n_theta, n_cells = pmf.shape
-    return float(sum(last - first + 1 for first, last in ranges)) * n_theta * (n_cells + PER_POINT)
+    return float(sum(last - first + 1 for first, last in ranges)) * n_theta * (n_cells + _per_point(observation))
+
+
+def _per_point(observation: Observation) -> float:
+    """Return the multiplications for one frequency beside those for the record: a private n's polynomial among them."""
+    is_polynomial = observation.n is None and observation.law is Gaussian
+    return PER_POINT + (2 * observation.noise.reach / observation.statistic.count_weight if is_polynomial else 0.0)
 
 
 def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Floats, float, float]:
@@ -183,7 +199,7 @@ def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Flo
     length = fft.next_fast_len(largest - least + 1, real=True)
     places = cells.astype(np.int64) % length
     distance = np.abs(observation.y - (least + (np.arange(length) - least) % length))
-    weights = np.exp(-(distance - distance.min()) / observation.scale)
+    weights = np.exp(observation.noise.decay(distance.astype(np.float64), float(distance.min())))
     density = np.empty(len(pmf))
     step = max(CHUNK // length, 1)
     for start in range(0, len(pmf), step):
@@ -192,7 +208,7 @@ def _convolve(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Flo
         law = fft.irfft(of_sum(observation, fft.rfft(around)), length)
         density[start : start + step] = np.maximum(law, 0) @ weights
     total = np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0]
-    constant = log_peak(observation.scale) - float(distance.min()) / observation.scale
+    constant = float(observation.noise.log_pmf(float(distance.min())))
     return density, float(ROUNDING * math.sqrt(weights @ weights) * total), constant
 
 
@@ -211,7 +227,7 @@ def _invert(observation: Observation, cells: Floats, pmf: Floats, ranges: Ranges
         # The phase of y is reduced in integers, exactly, before it is rounded.
         turns = (chunk * (observation.y % period)) % period
         terms = of_sum(observation, of_record(cells, pmf, chunk, period)) * np.exp(-2j * np.pi * turns / period)
-        weights = of_noise(observation.scale, 2 * np.pi * chunk / period) * np.where(chunk == 0, 1.0, 2.0)
+        weights = of_noise(observation, 2 * np.pi * chunk / period) * np.where(chunk == 0, 1.0, 2.0)
         total += terms.real @ weights
         weight_sum += weights.sum()
     largest = np.abs(of_sum(observation, np.ones(1, dtype=np.complex128)))[0]

@@ -17,7 +17,7 @@ from scipy import fft
 
 from dp_dask.errors import InferenceError
 from dp_dask.public import grid, zoom
-from dp_dask.public.characteristic import TAIL, of_noise, of_record, undamped
+from dp_dask.public.characteristic import of_record, undamped
 from dp_dask.public.engines import Inference, first_guide, independent
 from dp_dask.public.inside_counts import inside_counts, log_weights, private_counts
 from dp_dask.public.joint import JointObservation
@@ -89,9 +89,8 @@ def log_likelihood(observation: JointObservation, theta: Floats, peak: float = -
     is_whole = of_fft < of_runs
     j = np.concatenate([np.arange(first, last + 1) for first, last in ranges])
     turns = (j * (observation.y[0] % period)) % period
-    waves = (
-        np.exp(-2j * np.pi * turns / period) * of_noise(observation.scale, 2 * np.pi * j / period) * np.where(j == 0, 1.0, 2.0)
-    )
+    of_noise = observation.noise.characteristic(2 * np.pi * j / period)
+    waves = np.exp(-2j * np.pi * turns / period) * of_noise * np.where(j == 0, 1.0, 2.0)
     density = np.empty(len(theta))
     step = max(CHUNK // (period if is_whole else max(len(j), len(law.support))), 1)
     for start in range(0, len(theta), step):
@@ -128,11 +127,11 @@ def _period(observation: JointObservation, law: _Law) -> int:
     """Return an odd period, so long that the law of y_1, wrapped around it, has no weight at the wrong place."""
     mean = law.pmf @ law.support
     variance = np.maximum(law.pmf @ law.support**2 - mean**2, 0)
-    y, scale, largest = observation.y[0], observation.scale, law.m[-1]
+    y, tail, largest = observation.y[0], observation.noise.reach, law.m[-1]
     low, high = min(law.support[0], 0) * largest, max(law.support[-1], 0) * largest
     ends = np.abs(y - np.multiply.outer(mean, law.m[[0, -1]])).max(axis=1)
-    reach = float((ends + 12 * np.sqrt(largest * variance) + 26 * (law.support[-1] - law.support[0])).max()) + TAIL * scale
-    whole = high - low + 2 * TAIL * scale + 2 * max(y - high, low - y, 0)
+    reach = float((ends + 12 * np.sqrt(largest * variance) + 26 * (law.support[-1] - law.support[0])).max()) + tail
+    whole = high - low + 2 * tail + 2 * max(y - high, low - y, 0)
     period = math.ceil(max(min(2 * reach, whole), len(law.support))) + 2
     return period + 1 - period % 2
 

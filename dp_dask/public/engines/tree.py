@@ -23,7 +23,7 @@ def tree(rng: np.random.Generator, observation: CountsObservation, prior: Dirich
         raise InferenceError("engine tree serves a public n only (neighbours: replace); use factorised, or auto")
     size = CHAINS * -(-n_draws // CHAINS)
     alpha = np.array(prior.alpha)
-    counts = draw_counts(rng, np.array(observation.y), alpha, observation.scale, observation.n, size)
+    counts = draw_counts(rng, np.array(observation.y), alpha, observation.scale, observation.n, size, observation.law)
     draws = dirichlet(rng, alpha + counts).reshape(CHAINS, -1, len(alpha))
     return Inference(engine="tree", reason="exact for categories with public n", draws=draws, error=0.0)
 

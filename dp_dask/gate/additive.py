@@ -1,4 +1,4 @@
-"""The Laplace release: sealed sums to noisy sums, each statistic at its own epsilon."""
+"""The additive release: sealed sums to noisy sums, each statistic at its own epsilon or rho."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS
-from dp_dask.core.release import Release, Request
+from dp_dask.core.privacy import Unit
+from dp_dask.core.release import Mechanism, Release, Request
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import Total
 from dp_dask.errors import SourceError
-from dp_dask.gate.noise import Noise, laplace_scale
+from dp_dask.gate.noise import Noise, gaussian_scale, laplace_scale
 
 __all__ = ["release"]
 
@@ -20,9 +21,10 @@ __all__ = ["release"]
 def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise) -> list[Release]:
     """Add noise to every coordinate of every request's sums (and weighted count), once.
 
-    The whole is (sum of the epsilons)-differentially private by basic composition, each request by the theorem of
-    ``laplace_scale`` with the statistic's own ``sensitivity``. The result must reach the ledger before anything
-    else: see ``Ledger.commit``.
+    Each request is private by the theorem of ``laplace_scale`` with the statistic's own ``sensitivity``, or of
+    ``gaussian_scale`` with its ``squared_sensitivity``. The whole is (sum of the epsilons)-differentially private by basic
+    composition, or zero-concentrated differentially private at the sum of all rho, where one is asked for: see ``Loss.priced``.
+    The result must reach the ledger before anything else: see ``Ledger.commit``.
 
     Raises SourceError where n is public and the data have another number of records: n is the same
     for every neighbour, so the refusal tells nothing that epsilon protects.
@@ -55,21 +57,29 @@ def _refusal(n_records: int, requests: Sequence[Request]) -> str:
 
 
 def _release_one(values: tuple[int, ...], n_records: int, request: Request, noise: Noise) -> Release:
-    statistic = request.statistic
-    sensitivity = statistic.sensitivity(request.neighbours)
-    laplace = laplace_scale(sensitivity, request.epsilon)
+    statistic, loss = request.statistic, request.loss
     exact = list(values)
     if request.has_count:
         exact.append(statistic.count_weight * n_records)
-    noisy = noise.add_discrete_laplace(exact, laplace.scale)
+    if loss.unit is Unit.RHO:
+        mechanism: Mechanism = "discrete_gaussian"
+        sensitivity = statistic.squared_sensitivity(request.neighbours)
+        found = gaussian_scale(sensitivity, loss.amount)
+        noisy = noise.add_discrete_gaussian(exact, found.scale)
+    else:
+        mechanism = "discrete_laplace"
+        sensitivity = statistic.sensitivity(request.neighbours)
+        found = laplace_scale(sensitivity, loss.amount)
+        noisy = noise.add_discrete_laplace(exact, found.scale)
     return Release(
         id=uuid.uuid4().hex,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         request=request,
+        mechanism=mechanism,
         sampler=noise.sampler,
         sensitivity=sensitivity,
-        scale=laplace.scale,
-        privacy_loss=laplace.privacy_loss,
+        scale=found.scale,
+        privacy_loss=found.privacy_loss,
         noisy_sums=tuple(noisy[: len(values)]),
         noisy_count=noisy[-1] if request.has_count else None,
     )

@@ -16,7 +16,7 @@ from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
 from dp_dask.errors import LedgerError, SourceError
-from dp_dask.gate.laplace import release
+from dp_dask.gate.additive import release
 from dp_dask.gate.noise import OpenDPNoise, laplace_scale
 
 SUM, COUNT = 7_654_321_987, 50
@@ -106,7 +106,7 @@ def test_a_refusal_carries_no_open_total_to_a_crash_reporter():
     with pytest.raises(SourceError) as caught:
         release(sealed(SUM, n=COUNT + 1), [make_request("0.1")], KnownNoise())
     frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
-    ours = [frame.f_locals for frame in frames if frame.f_globals["__name__"] == "dp_dask.gate.laplace"]
+    ours = [frame.f_locals for frame in frames if frame.f_globals["__name__"] == "dp_dask.gate.additive"]
     assert ours
     assert str(SUM) not in repr(ours)
 
