@@ -46,6 +46,7 @@ from cases import CASES, JOINT_CASES, SENSIBLE, Case, observation
 DRAWS = 4000
 CHAINS, SWEEPS, WARMUP = 100, 400, 100  # of the array of chains
 SCALAR_CHAINS, SCALAR_SWEEPS = 4, 1500  # the authors run so many
+GROUP_DRAWS, GROUP_SIZES = 1000, (20, 200, 2000)
 CALLS = 10  # of ours a round: one would be too short to time
 
 
@@ -205,6 +206,22 @@ def time_calibration() -> None:
         print(f"{name:<20}{seconds:>8.2f}{5 * seconds:>8.1f}, extrapolated")
 
 
+def time_groups() -> None:
+    """Print what a thousand groups take, each with its own private size, from a hundred of them."""
+    print(f"CPU seconds of 1,000 groups with {GROUP_DRAWS} draws each, private sizes, clamped, epsilon 1; extrapolated from 100")
+    print(f"{'records a group':<20}" + "".join(f"{n:>10}" for n in GROUP_SIZES))
+    for name in ("bernoulli", "exponential", "poisson", "normal"):
+        case = next(case for case in CASES if case.name == name)
+        texts = []
+        for n in GROUP_SIZES:
+            like = Cell(name, Outside.CLAMP, Neighbours.ADD_REMOVE, n, "1").like
+            rng = np.random.default_rng(1)
+            seen = [simulate(rng, like, case.prior.rvs(rng, 1)[0], case.prior).observation for _ in range(101)]
+            infer(rng, seen.pop(), case.prior, GROUP_DRAWS)  # warms up
+            texts.append(f"{10 * sum(_seconds(infer, rng, one, case.prior, GROUP_DRAWS)[0] for one in seen):>10.1f}")
+        print(f"{name:<20}" + "".join(texts))
+
+
 def time_categories(n_categories: int = 10_000) -> None:
     """Print seconds for many categories."""
     print(f"CPU seconds of {DRAWS} draws of {n_categories} probabilities, n = 100,000, epsilon 1")
@@ -256,6 +273,7 @@ PARTS: dict[str, Callable[[int], None]] = {
     "models": time_models,
     "calibration": lambda _: time_calibration(),
     "categories": lambda _: time_categories(),
+    "groups": lambda _: time_groups(),
     "widths": lambda rounds: print_widths(4 * rounds),
 }
 
