@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from dp_dask import log_partition
 from dp_dask.build import Faults, build
 from dp_dask.core import plugins
 from dp_dask.user_family import is_reference, load_class, wrap
@@ -38,6 +39,9 @@ def make_model(name: str, known: Any, path: str, faults: Faults) -> Any:
         return made
     try:
         return wrap(name, faults.folder, made)
+    except log_partition.NotDifferentiableError as error:
+        faults.add(path, f"{name!r}: {error}")
+        return None
     except Exception as error:  # noqa: BLE001  (the user's statistic may fail in any way)
         faults.add(path, f"{name!r}: its statistic fails inside the support ({type(error).__name__}: {error})")
         return None

@@ -2,13 +2,16 @@
 
 The class says how a record is distributed: ``parameters``, ``support``, ``cdf(x, *parameters)`` and ``statistic(x)``, which is
 one sum or a tuple of sums. ``domains``, ``sf``, ``log_density``, ``simulate``, ``spacing``, ``is_integer`` and ``natural_bounds``
-are optional. Cells, sensitivity, likelihood and calibration follow from these as for the families that ship; ``public.verify``
-holds the parts against each other.
+are optional. A family of one parameter and one sum may give ``natural_parameter(theta)`` and ``log_partition(eta)``, and
+``log_base_density(x)`` in place of ``log_density``, for moments by automatic differentiation (``dp_dask.log_partition``). Cells,
+sensitivity, likelihood and calibration follow from these as for the families that ship; ``public.verify`` holds the parts
+against each other.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import sys
 from pathlib import Path
@@ -17,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_dask import log_partition
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.moments import PartialMoments
@@ -28,6 +32,8 @@ REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 NEEDED = ("parameters", "support", "cdf", "statistic")
 BISECTIONS = 80
 PIECES = 512  # of the bounds, for rough moments
+MOST_NUMBERS = 4096  # whole numbers inside the bounds that are added up one by one
+FARTHEST_MEAN = 30.0  # widths of t inside the bounds, that its mean may lie off before differentiation loses its digits
 FURTHEST = 1e12
 
 
@@ -60,9 +66,14 @@ def load_class(reference: str, folder: Path) -> type[Any]:
 
 
 def wrap(reference: str, folder: Path, family: Any) -> ScalarFamily | SeveralSums:
-    """Fill in what the user's family leaves out."""
+    """Fill in what the user's family leaves out; raises NotDifferentiableError for a log-partition that cannot be used."""
     middle = np.full(1, _somewhere(*map(float, family.support)))
     is_scalar = len(family.parameters) == 1 and not isinstance(family.statistic(middle), tuple | list)
+    if any(hasattr(family, name) for name in ("log_partition", "natural_parameter", "log_base_density")):
+        if not is_scalar:
+            msg = "log_partition and natural_parameter serve families of one parameter and one sum; leave them out"
+            raise log_partition.NotDifferentiableError(msg)
+        log_partition.check(family)
     return (ScalarFamily if is_scalar else SeveralSums)(reference, folder, family)
 
 
@@ -117,15 +128,48 @@ class ScalarFamily(_Family):
         """n independent records."""
         return self._records((np.asarray(theta, dtype=np.float64),), (n,), rng)
 
+    @property
+    def has_log_partition(self) -> bool:
+        """Whether the user's family gives its log-partition."""
+        return hasattr(self.family, "log_partition")
+
     def partial_moments(self, theta: Floats, lower: float, upper: float, about: float, order: int = 2) -> PartialMoments:
-        """Moments of t over [lower, upper] by the cdf on 512 pieces: rough, and held to the exact cells where it matters."""
+        """Moments of t over [lower, upper]: by automatic differentiation where the family gives its log-partition.
+
+        Else, and where the mean of t lies so far off that derivatives cancel, by the cdf: number by number for whole numbers,
+        on 512 pieces otherwise, which is rough, and held to the exact cells where it matters.
+        """
+        theta = np.asarray(theta, dtype=np.float64)
+        if not self.has_log_partition:
+            return self.by_sums(theta, lower, upper, about, order)
+        t = self.statistic(np.clip([lower, upper], max(self.support[0], -FURTHEST), min(self.support[1], FURTHEST)))
+        first = np.ceil(lower) - 1 if self.is_integer else lower
+        with np.errstate(all="ignore"):
+            found, mean = log_partition.partial_moments(self.family, theta, first, upper, about, order)
+            is_far = np.abs(mean - t.mean()) > FARTHEST_MEAN * max(float(np.ptp(t)), np.abs(t - about).max())
+        is_far |= ~np.isfinite(found).all(axis=0)
+        if is_far.any():
+            rough = self.by_sums(theta[is_far], lower, upper, about, order)
+            for row, values in zip(found, rough, strict=True):
+                row[is_far] = values
+        return PartialMoments(found)
+
+    def by_sums(
+        self, theta: Floats, lower: float, upper: float, about: float, order: int, pieces: int = PIECES
+    ) -> PartialMoments:
+        """The same by differences of the cdf."""
         a, b = max(lower, self.support[0], -FURTHEST), min(upper, self.support[1], FURTHEST)
-        share = np.linspace(0, 1, PIECES + 1)
-        ends = a + (b - a) * share
-        if a > 0 and b > 100 * a:
-            ends = a * (b / a) ** share
-        p = np.diff(self.cdf(ends, np.asarray(theta)[:, None]), axis=1)
-        t = self.statistic((ends[:-1] + ends[1:]) / 2) - about
+        if self.is_integer and b - a < MOST_NUMBERS:
+            x = np.arange(math.ceil(a), math.floor(b) + 1.0)
+            ends = np.concatenate([x[:1] - 1, x])
+        else:
+            share = np.linspace(0, 1, pieces + 1)
+            ends = a + (b - a) * share
+            if a > 0 and b > 100 * a:
+                ends = a * (b / a) ** share
+            x = (ends[:-1] + ends[1:]) / 2
+        p = np.diff(self.cdf(ends, theta[:, None]), axis=1)
+        t = self.statistic(x) - about
         return PartialMoments(p @ t**k for k in range(order + 1))
 
 

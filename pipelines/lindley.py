@@ -22,3 +22,19 @@ class Lindley:
     def log_density(self, x, theta):
         """Optional: ``dp-dask check`` holds it against the cdf."""
         return 2 * np.log(theta) - np.log1p(theta) + np.log1p(x) - theta * x
+
+
+class ByLogPartition(Lindley):
+    """The same as an exponential family h(x) exp(eta t - A(eta)): exact moments (``pip install 'dp-dask[autodiff]'``)."""
+
+    def natural_parameter(self, theta):
+        """The factor of the statistic, eta."""
+        return -theta
+
+    def log_partition(self, eta):
+        """The log of what makes the density integrate to 1, A(eta)."""
+        return np.log(1 - eta) - 2 * np.log(-eta)
+
+    def log_base_density(self, x):
+        """The log of h; ``dp-dask check`` holds all parts against the cdf."""
+        return np.log1p(x)

@@ -14,7 +14,7 @@ from dp_dask.public.observation import Observation
 
 __all__ = [
     "Ranges", "damping", "frequencies", "log_peak", "n_largest", "of_noise", "of_record", "of_sum", "power", "private_counts",
-    "undamped",
+    "turned", "undamped",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -22,6 +22,7 @@ Complexes = NDArray[np.complex128]
 Ranges = list[tuple[int, int]]  # first and last of each
 NEGLIGIBLE = 39.0  # nats: a frequency damped to 1e-17 adds nothing in float64
 PIECE = 2**13  # complex numbers whose powers stay in the cache
+LARGEST_PRODUCT = 2**63
 
 
 def frequencies(observation: Observation, cells: Floats, pmf: Floats) -> tuple[Ranges, int]:
@@ -90,7 +91,7 @@ def undamped(
     margin = np.maximum(np.abs(np.diff(size, prepend=size[0])), np.abs(np.diff(size, append=size[-1])))
     kept = np.concatenate([[False], is_kept(np.minimum(size + margin, 1)), [False]])
     changes = np.flatnonzero(np.diff(kept))
-    for begin, end in zip(changes[::2], changes[1::2], strict=True):
+    for begin, end in zip(changes[::2].tolist(), changes[1::2].tolist(), strict=True):
         first = max(math.floor((begin - 1) * period / fine), reached + 1)
         reached = max(min(math.ceil(end * period / fine), half), reached)
         ranges.append((first, reached))
@@ -123,6 +124,16 @@ def _waves(cells: Floats, first: int, count: int, period: int) -> Complexes:
         np.multiply(waves[:, :more], turn[:, None], out=waves[:, done : done + more])
         done += more
     return waves
+
+
+def turned(m: NDArray[np.int64], y: int, period: int) -> Complexes:
+    """Return exp(-i w_m y), the phase reduced in integers, exactly, before it is rounded; m ascends.
+
+    Of many records m y is beyond int64: Python's integers then take over.
+    """
+    y %= period
+    turns = (m * y) % period if int(m[-1]) * y < LARGEST_PRODUCT else ((m.astype(object) * y) % period).astype(np.float64)
+    return np.exp(-2j * np.pi * turns / period)
 
 
 def of_noise(observation: Observation, w: Floats) -> Floats:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.public.characteristic import Ranges, damping, log_peak, of_record, of_sum, undamped
+from dp_dask.public.characteristic import Ranges, damping, log_peak, of_record, of_sum, turned, undamped
 from dp_dask.public.coarse import CoarseLaw
 from dp_dask.public.observation import Observation
 
@@ -72,7 +72,7 @@ def _kernel(observation: Observation, step: int, m: NDArray[np.int64], period: i
     scale, f = observation.scale / step, rest / step
     turn = np.exp(-2j * np.pi / period * m)
     a = math.exp(-1 / scale)
-    at_q = np.exp(-2j * np.pi / period * ((m * (q % period)) % period))
+    at_q = turned(m, q, period)
     found: Complexes = at_q * (math.exp(-f / scale) / (1 - a * turn.conj()) + math.exp((f - 1) / scale) * turn / (1 - a * turn))
     return found
 

@@ -1,4 +1,4 @@
-"""Grid posteriors: find where a one-dimensional posterior lies, tabulate it there, draw independently from it.
+"""Grid posteriors: tabulate a one-dimensional posterior where it lies (``public.zoom``), draw independently from it.
 
 A posterior may have several narrow modes far apart (a truncated sum is not monotone in the parameter), so it is kept on
 a set of cells, not on one interval.
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 
-__all__ = ["CUT", "Cells", "GridPosterior", "LogLikelihood", "tabulate"]
+__all__ = ["CUT", "NARROWEST", "Cells", "GridPosterior", "LogLikelihood", "check_width", "tabulate"]
 
 Floats = NDArray[np.float64]
 LogLikelihood = Callable[[Floats], Floats]  # theta [k] -> log p(y | theta) [k], up to one constant for all calls
@@ -24,6 +24,7 @@ CUT = 18.0  # nats below the best cell at which one is dropped: 1.5e-8 of its de
 FALLEN = 14.0  # nats by which the posterior must have fallen at every open end
 HEAVIEST, WIDEST = 0.03, 1e-4  # of the posterior in one cell; of its variance by one cell's width
 RESOLVING = 16  # computed cells that the posterior must span before others are interpolated
+NARROWEST = 1e-14  # of a cell, relative to where it lies
 FINE = 256  # cells, at least
 STRIDE = 4  # of the cells, how many share one evaluation of the likelihood
 INTERPOLATED = 3e-4  # nats, on average, by which interpolation may be wrong where it is checked
@@ -126,6 +127,7 @@ def tabulate(prior: Prior, likelihood: LogLikelihood, cells: Cells) -> GridPoste
     cells = _refine(cells)
     known = _Known(prior, likelihood)
     values, is_smooth = _evaluate(prior, known, cells)
+    stride = 1.0  # how much wider than its neighbour an added cell is: a plateau is crossed in a few steps
     for _ in range(60):
         density = _log_prior(prior, cells) + values
         top = density.max()
@@ -134,23 +136,32 @@ def tabulate(prior: Prior, likelihood: LogLikelihood, cells: Cells) -> GridPoste
             raise InferenceError(msg)
         weights = np.exp(density - top)
         weights /= weights.sum()
-        wider = _extend(cells, density >= top - FALLEN, start, end)
+        wider = _extend(cells, density >= top - FALLEN, start, end, stride)
         held = cells.keep(density >= top - CUT)
         if len(wider) > len(cells):
-            cells = wider
+            cells, stride = wider, 2 * stride
         elif len(held) < FINE // 2 and len(held) < len(cells):
             cells = _refine(held)
         elif (is_heavy := _is_heavy(prior, cells, weights)).any():
             coarse, cells = cells, cells.split_some(is_heavy, 4)
             if is_smooth and weights.max() <= 2 * HEAVIEST:
+                check_width(cells)
                 values = _cubics(coarse.middle, values, cells.middle)
                 continue
         else:
             _check_ends(prior, cells, density >= top - FALLEN, start, end)
             return GridPosterior(prior, cells, weights)
+        check_width(cells)
         values, is_smooth = _evaluate(prior, known, cells)
     msg = "the posterior did not settle on a grid; look at the bounds, n and the prior"
     raise InferenceError(msg)
+
+
+def check_width(cells: Cells) -> None:
+    """Raise InferenceError where cells are so narrow that float64 hardly tells their ends apart."""
+    if (cells.right - cells.left <= NARROWEST * np.maximum(np.abs(cells.middle), 1)).any():
+        msg = "the posterior is narrower than float64 can tell where it lies; subtract a public constant from the column first"
+        raise InferenceError(msg)
 
 
 def _log_prior(prior: Prior, cells: Cells) -> Floats:
@@ -245,13 +256,13 @@ def _refine(cells: Cells) -> Cells:
     return cells.split(max(-(-FINE // len(cells)), 1))
 
 
-def _extend(cells: Cells, is_high: NDArray[np.bool_], start: float, end: float) -> Cells:
+def _extend(cells: Cells, is_high: NDArray[np.bool_], start: float, end: float, stride: float) -> Cells:
     """Add cells beside each open end, outer or at a gap, where the density has not fallen yet."""
     slack = 1e-9 * (end - start)
     count = FINE // 8
     left_gap = cells.left - np.concatenate([[start], cells.right[:-1]])
     right_gap = np.concatenate([cells.left[1:], [end]]) - cells.right
-    reach = count * (cells.right - cells.left)
+    reach = stride * count * (cells.right - cells.left)
     new = [cells]
     new += [
         Cells(cells.right[[i]], cells.right[[i]] + min(reach[i], right_gap[i])).split(count)

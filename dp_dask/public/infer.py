@@ -20,6 +20,7 @@ from dp_dask.public.joint_auto import infer_jointly
 from dp_dask.public.moments import closed
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
+from dp_dask.public.possible import check_possible
 from dp_dask.public.zoom import find_cells
 
 __all__ = ["AUTO", "ENGINES", "check_engine", "infer"]
@@ -42,6 +43,7 @@ BASELINES = {  # why none of them may be asked of a release
 AFFORDABLE = 1e8  # multiplications, about 0.15 s: up to there the exact engine is taken in doubt
 ALWAYS_EXACT = 30  # records: below, the correction's error estimate may be 4 times too small
 MANY, WIDE = 100, 0.99  # records; of the range of a contribution, which the noise scale may miss by rounding at epsilon 1
+TOO_MANY, NEGLIGIBLE = 1e9, 1e-3  # records; total variation
 MOST_COARSE = 8  # cells: up to there the exact engine is as quick
 LARGEST_ERROR = 0.02  # total variation
 BLURRED, MOST_LUMPY = 3.0, 0.05  # of a contribution, what noise scale hides it; posterior probability
@@ -65,6 +67,7 @@ def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_d
         return infer_pooled(rng, lambda each, of_group: infer(rng, each, of_group, CHAINS, engine), observation, prior, n_draws)
     if isinstance(observation, GroupedObservation):
         return infer_groups(lambda each, of_group: infer(rng, each, of_group, n_draws, engine), observation, prior)
+    check_possible(observation)
     if engine == AUTO and isinstance(observation, Observation):
         return _auto(rng, observation, prior, n_draws)
     if engine == AUTO and isinstance(observation, JointObservation):
@@ -94,22 +97,39 @@ def _auto(rng: np.random.Generator, observation: Observation, prior: Prior, n_dr
     lattice comes first there.
     """
     cells = find_cells(prior, guide(observation))
-    corrected = edgeworth.tabulated(observation, prior, cells) if _is_smooth(observation) else None
-    if corrected is not None and corrected[1] <= LARGEST_ERROR and not _is_lumpy(observation, corrected[0]):
-        reason = f"the noise is wide and the correction moves only {corrected[1]:.4f} of probability"
+    is_smooth, is_rounded = _is_smooth(observation), _is_rounded(observation)
+    corrected = edgeworth.tabulated(observation, prior, cells) if is_smooth or is_rounded else None
+    largest = LARGEST_ERROR if is_smooth else NEGLIGIBLE
+    if corrected is not None and corrected[1] <= largest and not _is_lumpy(observation, corrected[0]):
+        why = "the noise is wide" if is_smooth else "float64 rounds powers of so many records"
+        reason = f"{why} and the correction moves only {corrected[1]:.4f} of probability"
         return independent(rng, corrected[0], n_draws, engine="edgeworth", reason=reason, error=corrected[1])
     probes = prior.parameter(cells.middle[np.linspace(0, len(cells) - 1, PROBES).astype(int)])
     price = lattice.cost(observation, probes) / PROBES * max(FINE, len(cells)) / STRIDE
     is_few = observation.n_guess < ALWAYS_EXACT
+    limit = LARGEST_ERROR / 4 if is_few else LARGEST_ERROR
     if price <= AFFORDABLE or (is_few and observation.n is not None):
         reason = f"exact, {price:.0e} operations"
     else:
         posterior, error = corrected or edgeworth.tabulated(observation, prior, cells)
-        if error <= (LARGEST_ERROR / 4 if is_few else LARGEST_ERROR):
+        if error <= limit:
             reason = f"lattice would take {price:.0e} operations; the correction moves at most {error:.4f} of probability"
             return independent(rng, posterior, n_draws, engine="edgeworth", reason=reason, error=error)
         reason = f"exact, because edgeworth's error estimate {error:.3f} is above {LARGEST_ERROR}"
-    posterior = lattice.tabulated(observation, prior, cells)
+        if price > lattice.MOST_OPERATIONS:
+            msg = (
+                f"lattice would take {price:.0e} operations, edgeworth's error estimate {error:.3f} is above {LARGEST_ERROR}; "
+                "engine: edgeworth gives the posterior with that error, and a prior nearer to the release a better one"
+            )
+            raise InferenceError(msg)
+    try:
+        posterior = lattice.tabulated(observation, prior, cells)
+    except InferenceError:
+        posterior, error = corrected or edgeworth.tabulated(observation, prior, cells)
+        if error > limit or _is_lumpy(observation, posterior):
+            raise
+        reason = f"lattice has no digits left so far out; the correction moves at most {error:.4f} of probability"
+        return independent(rng, posterior, n_draws, engine="edgeworth", reason=reason, error=error)
     return independent(rng, posterior, n_draws, engine="lattice", reason=reason, error=0.0)
 
 
@@ -128,7 +148,16 @@ def _is_lumpy(observation: Observation, posterior: GridPosterior) -> bool:
     return bool(posterior.weights[is_lumpy].sum() > MOST_LUMPY)
 
 
+def _is_rounded(observation: Observation) -> bool:
+    """Whether n is so large that a characteristic function to its power has lost digits that count.
+
+    Each of its values is rounded to 1e-16, hence its power to n 1e-16: at n = 1e12 an sd was off by 0.3 %.
+    """
+    return observation.n_guess >= TOO_MANY and not lattice.is_beyond(observation)
+
+
 def _is_smooth(observation: Observation) -> bool:
-    """Whether n is large and the noise scale is no less than the range of a contribution."""
+    """Whether n is large, the noise scale no less than the range of a contribution, and y a sum that n records can have."""
     largest = observation.high - observation.low
-    return observation.n_guess >= MANY and largest > MOST_COARSE and observation.scale >= WIDE * largest
+    is_wide = largest > MOST_COARSE and observation.scale >= WIDE * largest
+    return observation.n_guess >= MANY and is_wide and not lattice.is_beyond(observation)

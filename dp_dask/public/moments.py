@@ -71,9 +71,10 @@ def _of_table(model: Model, statistic: TableSum, theta: Floats, order: int) -> l
         for k in range(1, order + 1):
             for _ in range(k):
                 inside[k] = inside[k] / unit
-        for k in range(order, 1, -1):
+        for k in range(order, 1, -1) if not model.is_integer else ():
             inside[k] = inside[k] + k * (k - 1) * inside[k - 2] / 24
         if statistic.outside is Outside.CLAMP:
-            below, above = model.cdf(bounds.lower, theta), model.sf(bounds.upper, theta)
+            start = np.ceil(bounds.lower) - 1 if model.is_integer else bounds.lower
+            below, above = model.cdf(start, theta), model.sf(bounds.upper, theta)
             inside = [moment + first**k * below + last**k * above for k, moment in enumerate(inside)]
     return inside[1:]

@@ -159,7 +159,8 @@ def probabilities(
         edges = np.where(is_tie & (indices % 2 != 0), edges - 1, np.floor(edges)).astype(np.float64)
     below, above = outer_edges(model, statistic.bounds)
     ends = np.concatenate([[below], edges, [above]])
-    cdf, sf = model.cdf(ends, *theta), model.sf(ends, *theta)
+    with np.errstate(all="ignore"):  # parameters at float64's ends give 0, 1 or NaN, which has no likelihood
+        cdf, sf = model.cdf(ends, *theta), model.sf(ends, *theta)
     inside = np.where(cdf[:, 1:] < 0.5, np.diff(cdf), -np.diff(sf))  # noqa: PLR2004
     np.maximum(inside, 0, out=inside)
     if statistic.outside is Outside.CLAMP:

@@ -252,7 +252,7 @@ def test_what_it_cannot_do_it_says():
     with pytest.raises(InferenceError, match="released with inside_count"):
         infer(rng, two, BY_NAME["normal_mu_sigma"].prior, 100, "lattice_inside")
     seen = replace(plan(case, n=50, epsilon=8.0), y=(10**9, 25 * 900))
-    with pytest.raises(InferenceError, match=r"no digits left|operations for this release|not finite anywhere"):
+    with pytest.raises(InferenceError, match="beyond what n = 50 records"):
         infer(rng, seen, case.prior, 100, "lattice_inside")
 
 

@@ -20,11 +20,12 @@ from dp_dask.public.observation import Observation
 from dp_dask.public.plane import PlanePosterior
 from dp_dask.public.zoom import Guide
 
-__all__ = ["CHAINS", "Engine", "Inference", "first_guide", "guide", "independent", "thinning"]
+__all__ = ["CHAINS", "Engine", "Inference", "first_guide", "guide", "independent", "landmarks", "thinning"]
 
 Floats = NDArray[np.float64]
 CHAINS = 4
 SLOWNESS = 5.0  # sweeps between draws kept, for each unit of the autocorrelation time that ``thinning`` predicts
+OCTAVES = 60  # from the bounds outwards, in which places of interest are laid
 STEP = 1e-4  # of the prior's sd, over which means are differentiated
 SMALLEST_VARIANCE = 1e-12  # of the noise's, so that a normal part always exists
 
@@ -71,7 +72,13 @@ def guide(observation: Observation) -> Guide:
     def log_likelihood(mean: Floats, variance: Floats) -> Floats:
         return noise.log_density(y - mean, np.sqrt(variance))
 
-    return Guide(moments=spread, log_density=log_likelihood, noise=noise.continuous_variance)
+    return Guide(
+        moments=spread,
+        log_density=log_likelihood,
+        noise=noise.continuous_variance,
+        y=float(y),
+        landmarks=landmarks(observation),
+    )
 
 
 def first_guide(observation: JointObservation) -> Guide:
@@ -89,7 +96,22 @@ def first_guide(observation: JointObservation) -> Guide:
         moments=spread,
         log_density=lambda mean, variance: noise.log_density(y[0] - mean, np.sqrt(variance)),
         noise=noise.continuous_variance,
+        y=float(y[0]),
+        landmarks=landmarks(observation),
     )
+
+
+def landmarks(observation: Observation | JointObservation) -> Floats:
+    """Return parameters, denser towards the bounds, where the one parameter is any real number: a location, as a rule.
+
+    Records of locations far outside the bounds all fall on one side: what is truncated tells of the parameter in a place that
+    may be a billionth as wide as the prior.
+    """
+    if tuple(observation.model.domains) != ("real",):
+        return np.empty(0)
+    bounds = observation.statistic.bounds
+    steps = bounds.width * 2.0 ** np.arange(-4, OCTAVES)
+    return (bounds.lower + bounds.upper) / 2 + np.concatenate([-steps[::-1], steps])
 
 
 def thinning(observation: Observation, prior: Prior) -> int:

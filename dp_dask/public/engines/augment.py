@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 WARMUP = 10  # kept draws' worth of sweeps
 LONGEST_THIN = 200
+MOST_OFFERS = 3e7  # some minutes
 ADVISED, MOST_RECORDS = 10**3, 10**5
 
 
@@ -32,6 +33,10 @@ def augment(rng: np.random.Generator, observation: Observation | CountsObservati
     """Run four chains, thinned by the autocorrelation time that the release's share of information predicts."""
     predicted = _thinning(observation, prior)
     thin = min(predicted, LONGEST_THIN)
+    offers = (observation.n or 0) * thin * (WARMUP + -(-n_draws // CHAINS))
+    if offers > MOST_OFFERS:
+        msg = f"engine augment would make {offers:.0e} offers to each chain, at most {MOST_OFFERS:.0e} are allowed; use auto"
+        raise InferenceError(msg)
     y = np.array([observation.y] * CHAINS, dtype=np.int64)
     draws, rate = chains(rng, observation, prior, y, -(-n_draws // CHAINS), thin=thin)
     slow = f" (its chains need {predicted} to forget: look at ESS)" if thin < predicted else ""

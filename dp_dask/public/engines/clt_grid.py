@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 Tabulated = grid.GridPosterior | plane.PlanePosterior
 ROOM = 0.08  # beyond the prior's extreme quantiles: coarse cells at the border must lie where the density has fallen
 PROBES = (0.05, 0.25, 0.5, 0.75, 0.95)  # posterior quantiles at which the error is estimated
+NARROWEST = 1e-7  # of the prior's range, what the bounds take up of it
 STARTS = 400  # prior draws among which the walks to the modes begin
 # E|He_3(z)| / 2 and E|He_4(z)| / 2: a skewness of s moves s / 6 times the first of a normal law's probability, an excess kurtosis
 # of k moves k / 24 times the second.
@@ -51,7 +52,34 @@ def tabulated(rng: np.random.Generator, observation: JointObservation, prior: An
 
     low, high = prior.coordinate_box().T
     room = ROOM * (high - low)
-    return plane.tabulate(density, Box(low - room, high + room), prior.coordinate(prior.rvs(rng, STARTS)))
+    return plane.tabulate(density, Box(low - room, high + room), _starts(rng, observation, prior))
+
+
+def _starts(rng: np.random.Generator, observation: JointObservation, prior: Any) -> Floats:
+    """Return coordinates drawn from the prior, and as many whose locations lie about the bounds.
+
+    Records of locations far outside the bounds all fall on one side; a wide prior may have no draw where the release tells of
+    the parameters. Raises InferenceError where that place is lost in the digits of the prior's range.
+    """
+    bounds, model = observation.statistic.bounds, observation.model
+    ends = np.array([bounds.lower, bounds.upper])
+    if model.spacing == "octave":
+        ends = np.log(ends)
+    theta = prior.rvs(rng, STARTS)
+    near = theta.copy()
+    for j, domain in enumerate(model.domains):
+        if domain == "real":
+            near[:, j] = ends[0] + (ends[1] - ends[0]) * (2 * rng.random(STARTS) - 0.5)
+            between = np.tile(theta[:1], (2, 1))
+            between[:, j] = ends
+            wide = float(np.ptp(prior.coordinate_box()[j]))
+            if np.ptp(prior.coordinate(between)[:, j]) < NARROWEST * wide:
+                msg = (
+                    f"the prior of {model.parameters[j]} is more than {1 / NARROWEST:.0e} times as wide as the bounds, where the "
+                    "release can tell of it; infer with a narrower prior"
+                )
+                raise InferenceError(msg)
+    return np.asarray(prior.coordinate(np.concatenate([near, theta])))
 
 
 def from_tabulated(

@@ -118,6 +118,8 @@ def _private_counts(observation: Observation) -> tuple[Floats, Floats]:
         half = np.diff(edges)[:, None] / 2
         counts = (edges[:-1, None] + half * (1 + x)).ravel()
         log_weights = np.log((half * w).ravel())
+        if first == 0:  # a sum from 0 on is its integral and half of the first term (Euler & Maclaurin)
+            counts, log_weights = np.append(0.0, counts), np.append(math.log(0.5), log_weights)
     return counts, log_weights + counts * math.log(g) + noise.decay(count - weight * counts)
 
 

@@ -28,8 +28,10 @@ CENTRES = 200
 DEGREES = 5.0  # of the proposal's t kernels
 FIRST, PER_DRAW, LEAST = 4_000, 10, 1_000
 STAGES = 5  # of so many particles: from the prior, three towards the posterior, and one that is kept
-MOST_RECORDS = 1e8  # simulated for one posterior, some seconds
+MOST_RECORDS, MOST_PARTICLES = 1e8, 4e6  # simulated for one posterior, some seconds
 BATCH, BATCH_RECORDS = 2**13, 2**21  # particles and records of one batch at most: some tens of megabytes, a tenth of a second
+AT_ONCE = 50_000  # particles, whose distances to all centres lie in memory
+FARTHEST = 8.0  # noise scales from its count, the farthest of some thousand draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Batch:
 def kernel_is(rng: np.random.Generator, observation: JointObservation, prior: Any, n_draws: int) -> Inference:
     """Draw from the exact posterior; raises InferenceError where the particles that it takes are too many to simulate."""
     size = CHAINS * -(-n_draws // CHAINS)
+    _check_affordable(observation)
     wanted = max(LEAST, PER_DRAW * size)
     if max(STAGES * FIRST, wanted) * observation.n_guess > MOST_RECORDS:
         raise InferenceError(_too_long(size))
@@ -102,8 +105,23 @@ def kernel_is(rng: np.random.Generator, observation: JointObservation, prior: An
 
 
 def _too_long(size: int, found: str = "") -> str:
-    told = f"engine kernel_is would have to simulate more than {MOST_RECORDS:.0e} records for {size} draws{found}"
-    return f"{told}; use clt_grid, or auto, or fewer draws"
+    most = f"{MOST_RECORDS:.0e} records, or {MOST_PARTICLES:.0e} particles,"
+    return (
+        f"engine kernel_is would have to simulate more than {most} for {size} draws{found}; use clt_grid, or auto, or fewer draws"
+    )
+
+
+def _check_affordable(observation: JointObservation) -> None:
+    """Raise InferenceError where even the first particles are too many records, or a private n has too wide a range."""
+    n = observation.n_guess
+    if observation.n is None:
+        n += FARTHEST * observation.scale / observation.statistic.count_weight
+    if 2 * FIRST * n > MOST_RECORDS:
+        msg = (
+            f"engine kernel_is would simulate {n:.3g} records for each of {FIRST} particles, {MOST_RECORDS:.0e} records at most; "
+            "use clt_grid, or auto"
+        )
+        raise InferenceError(msg)
 
 
 def grow(
@@ -113,9 +131,9 @@ def grow(
     while (found := effective_size(particles.log_weight)) < wanted:
         held = len(particles.v)
         needed = math.ceil(1.1 * held * wanted / max(found, 1.0))
-        if needed * max(observation.n_guess, 1.0) > MOST_RECORDS:
+        if needed > MOST_PARTICLES or needed * observation.n_guess > MOST_RECORDS:
             return None
-        particles += weigh(rng, observation, prior, proposal, min(needed - held, 4 * held))
+        particles += weigh(rng, observation, prior, proposal, min(needed - held, 4 * held, AT_ONCE))
     return particles
 
 

@@ -17,7 +17,7 @@ from scipy import fft
 
 from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
-from dp_dask.public.characteristic import Ranges, frequencies, log_peak, n_largest, of_noise, of_record, of_sum, power
+from dp_dask.public.characteristic import Ranges, frequencies, log_peak, n_largest, of_noise, of_record, of_sum, power, turned
 from dp_dask.public.coarse import coarsened
 from dp_dask.public.coarse_likelihood import coarse_cost, coarse_log_likelihood
 from dp_dask.public.engines import Inference, guide, independent
@@ -26,11 +26,12 @@ from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.observation import Observation
 from dp_dask.public.zoom import find_cells
 
-__all__ = ["cost", "log_likelihood", "plugin", "tabulated"]
+__all__ = ["MOST_OPERATIONS", "cost", "is_beyond", "log_likelihood", "plugin", "tabulated"]
 
 Floats = NDArray[np.float64]
 PER_POINT = 60.0  # multiplications that one point of the support, or one frequency, takes beside the products
 MOST_POINTS = 2**20
+MOST_OPERATIONS = 3e9  # some seconds
 DIGITS = math.log(1e9)  # from the rounding error to the peak, at least: the posterior is kept 18 nats below it
 TURNS = 60  # of the bisection for a tilt
 ROUNDING = 1e-16  # of the sum of a Fourier sum's terms: below, it holds nothing else
@@ -65,6 +66,8 @@ def cost(observation: Observation, theta: Floats) -> float:
     if law is not None:
         return coarse_cost(law, theta)
     cells, pmf = observation.pmf(theta)
+    if is_beyond(observation):
+        return float(pmf.size)
     ranges, _ = frequencies(observation, cells, pmf)
     return min(_convolution_cost(observation, cells, pmf), _inversion_cost(observation, ranges, pmf))
 
@@ -78,11 +81,12 @@ def log_likelihood(observation: Observation, theta: Floats, peak: float = -math.
         return np.zeros(len(theta))
     cells, pmf = observation.pmf(theta)
     with np.errstate(divide="ignore"):
-        beyond = None if observation.n is None else _beyond(observation, observation.n, cells, pmf)
-        if beyond is not None:
-            return beyond
+        if observation.n is not None and is_beyond(observation):
+            return _beyond(observation, observation.n, cells, pmf)
         ranges, period = frequencies(observation, cells, pmf)
-        if _convolution_cost(observation, cells, pmf) <= _inversion_cost(observation, ranges, pmf):
+        of_convolution, of_inversion = _convolution_cost(observation, cells, pmf), _inversion_cost(observation, ranges, pmf)
+        _check_cost(min(of_convolution, of_inversion))
+        if of_convolution <= of_inversion:
             density, rounding, constant = _convolve(observation, cells, pmf)
         else:
             density, rounding = _invert(observation, cells, pmf, ranges, period)
@@ -99,22 +103,33 @@ def log_likelihood(observation: Observation, theta: Floats, peak: float = -math.
     raise InferenceError(msg)
 
 
-def _beyond(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Floats | None:
-    """Return the likelihood of a y that no n records can sum to, None for any other.
+def _check_cost(operations: float) -> None:
+    if operations > MOST_OPERATIONS:
+        msg = (
+            f"engine lattice would take {operations:.0e} operations for this release, at most {MOST_OPERATIONS:.0e} are allowed; "
+            "edgeworth serves it and tells its error; a narrower prior may bring lattice within reach"
+        )
+        raise InferenceError(msg)
+
+
+def is_beyond(observation: Observation) -> bool:
+    """Whether no n records, n public, can sum to y or to anything on its far side: the likelihood is then closed."""
+    n, y = observation.n, observation.y
+    return n is not None and not n * observation.low < y < n * observation.high
+
+
+def _beyond(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Floats:
+    """Return the likelihood of a y that no n records can sum to.
 
     There |y - S| has one sign, so under Laplace noise p(y | theta) is E[exp(-+c / scale)]^n, stable however far y lies;
     Gaussian noise has no such form and needs none, because ``_tilted`` follows it to any distance.
     """
     if observation.law is Gaussian:
-        return _tilted(observation, n, cells, pmf) if not n * observation.low < observation.y < n * observation.high else None
-    if observation.y <= n * observation.low:
-        sign, nearest = 1, cells[0]
-    elif observation.y >= n * observation.high:
-        sign, nearest = -1, cells[-1]
-    else:
-        return None
+        return _tilted(observation, n, cells, pmf)
+    is_low = observation.y <= n * observation.low
+    sign, nearest = (1, cells[0]) if is_low else (-1, cells[-1])
     constant = log_peak(observation) - abs(observation.y - n * nearest) / observation.scale
-    return n * np.log(pmf @ np.exp(-sign * (cells - nearest) / observation.scale)) + constant
+    return n * np.log1p(np.maximum(pmf @ np.expm1(-sign * (cells - nearest) / observation.scale), -1)) + constant
 
 
 def _tilted(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Floats:
@@ -142,9 +157,8 @@ def _tilted(observation: Observation, n: int, cells: Floats, pmf: Floats) -> Flo
     step = max(CHUNK // max(pmf.shape), 1)
     for start in range(0, len(m), step):
         chunk = m[start : start + step]
-        turns = (chunk * (y % period)) % period
         of_tilt, transform = noise.transform(t, 2 * np.pi * chunk / period)
-        terms = power(of_record(cells, law, chunk, period), n) * transform * np.exp(-2j * np.pi * turns / period)
+        terms = power(of_record(cells, law, chunk, period), n) * transform * turned(chunk, y, period)
         total += terms.real @ np.where(chunk == 0, 1.0, 2.0)
     return np.log(np.maximum(total, 0)) + n * log_norm + of_tilt - math.log(period)
 
@@ -224,9 +238,7 @@ def _invert(observation: Observation, cells: Floats, pmf: Floats, ranges: Ranges
     step = max(CHUNK // max(pmf.shape), 1)
     for start in range(0, len(m), step):
         chunk = m[start : start + step]
-        # The phase of y is reduced in integers, exactly, before it is rounded.
-        turns = (chunk * (observation.y % period)) % period
-        terms = of_sum(observation, of_record(cells, pmf, chunk, period)) * np.exp(-2j * np.pi * turns / period)
+        terms = of_sum(observation, of_record(cells, pmf, chunk, period)) * turned(chunk, observation.y, period)
         weights = of_noise(observation, 2 * np.pi * chunk / period) * np.where(chunk == 0, 1.0, 2.0)
         total += terms.real @ weights
         weight_sum += weights.sum()

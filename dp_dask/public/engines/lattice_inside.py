@@ -17,7 +17,7 @@ from scipy import fft
 
 from dp_dask.errors import InferenceError
 from dp_dask.public import grid, zoom
-from dp_dask.public.characteristic import of_record, undamped
+from dp_dask.public.characteristic import of_record, turned, undamped
 from dp_dask.public.engines import Inference, first_guide, independent
 from dp_dask.public.inside_counts import inside_counts, log_weights, private_counts
 from dp_dask.public.joint import JointObservation
@@ -88,9 +88,8 @@ def log_likelihood(observation: JointObservation, theta: Floats, peak: float = -
     _check_price(of_weights + len(theta) * (4.0 * n_frequencies * len(law.m) + min(of_runs, of_fft)))
     is_whole = of_fft < of_runs
     j = np.concatenate([np.arange(first, last + 1) for first, last in ranges])
-    turns = (j * (observation.y[0] % period)) % period
     of_noise = observation.noise.characteristic(2 * np.pi * j / period)
-    waves = np.exp(-2j * np.pi * turns / period) * of_noise * np.where(j == 0, 1.0, 2.0)
+    waves = turned(j, observation.y[0], period) * of_noise * np.where(j == 0, 1.0, 2.0)
     density = np.empty(len(theta))
     step = max(CHUNK // (period if is_whole else max(len(j), len(law.support))), 1)
     for start in range(0, len(theta), step):
