@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dp_dask.core.privacy import Spent, Unit
+from dp_dask.core.privacy import EXACT, Spent, Unit, exact_delta
 from dp_dask.errors import ConfigError
 
 __all__ = ["Noise", "NoiseScale", "OpenDPNoise", "gaussian_scale", "laplace_scale", "meaning"]
@@ -120,10 +121,12 @@ def meaning(unit: Unit, amount: Decimal, delta: Decimal | None) -> Spent:
     """Say what an amount means: of rho, with a delta, the epsilon that OpenDP's conversion to (epsilon, delta) gives.
 
     The conversion is that of Canonne, Kamath & Steinke (2020, proposition 7), asked at a Gaussian mechanism whose own map is no
-    less than the amount.
+    less than the amount. Where OpenDP has no finite answer (rho of 10^5, a delta below what a float holds) it is the
+    larger rho + 2 sqrt(rho log(1 / delta)) (Bun & Steinke 2016, proposition 1.3): a release that is paid for is always told.
     """
     if unit is Unit.EPSILON or delta is None:
         return Spent(unit=unit, amount=amount)
+    delta = exact_delta(delta)
     if not amount:
         return Spent(unit=unit, amount=amount, epsilon=0.0, delta=delta)
     dp = _opendp()
@@ -134,7 +137,12 @@ def meaning(unit: Unit, amount: Decimal, delta: Decimal | None) -> Spent:
     at = float(delta)
     if Decimal(at) > delta:
         at = math.nextafter(at, 0)
-    epsilon, _ = dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(mechanism), delta=at).map(distance)
+    epsilon = math.inf
+    with suppress(dp.OpenDPException):
+        epsilon, _ = dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(mechanism), delta=at).map(distance)
+    if not math.isfinite(epsilon):
+        root = EXACT.sqrt(EXACT.multiply(amount, -delta.ln(EXACT)))
+        epsilon = math.nextafter(float(EXACT.add(amount, EXACT.multiply(Decimal(2), root))), math.inf)
     return Spent(unit=unit, amount=amount, epsilon=float(epsilon), delta=delta)
 
 

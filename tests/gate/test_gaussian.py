@@ -7,7 +7,7 @@ four variances beyond 6 standard errors, 2e-9 each by the normal law, times 2 fo
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -201,6 +201,24 @@ def test_the_meaning_of_a_rho_is_no_less_than_the_truth_and_no_more_than_the_tex
         lambda t: proposition_7(1 + math.exp(t), float(rho), float(delta)), bounds=(-20, 25), method="bounded"
     ).fun
     assert found.epsilon == pytest.approx(max(wanted, 0), rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rho", "delta"), [("100000", "1e-6"), ("1000000", "0.5"), ("5000000.5", "1e-320"), ("0.1", "1e-400"), ("5e-25", "1e-400")]
+)
+def test_where_opendp_has_no_finite_answer_a_rho_means_the_textbook_epsilon_rounded_up(rho, delta):
+    """The meaning is told after a release was paid for: it must not fail there."""
+    found = meaning(Unit.RHO, Decimal(rho), Decimal(delta))
+    with localcontext() as context:
+        context.prec = 60
+        textbook = Decimal(rho) + 2 * (Decimal(rho) * -Decimal(delta).ln()).sqrt()
+    assert textbook <= Decimal(found.epsilon) <= textbook * Decimal("1.000000000000001")
+
+
+@pytest.mark.parametrize("delta", ["0", "1", "2", "-0.1", "NaN"])
+def test_what_is_no_delta_has_no_meaning(delta):
+    with pytest.raises(ValueError, match="delta is"):
+        meaning(Unit.RHO, Decimal("0.1"), Decimal(delta))
 
 
 def proposition_7(a, rho, delta):
