@@ -24,7 +24,7 @@ from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
 from dp_dask.errors import ConfigError, InferenceError, Problem, SourceError
 from dp_dask.fan_out import over
-from dp_dask.gate.additive import release
+from dp_dask.gate.additive import noise_of, release
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise, meaning
@@ -110,6 +110,8 @@ def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progres
     if new:
         requests = [m.request for m in new.values()]
         ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [r.loss for r in requests])
+        for request in requests:
+            noise_of(request)  # refuses what no noise can serve before any record is read
         state = pipeline.source.version()
         total = _reduce(pipeline, requests, progress)
         if pipeline.source.version() != state:

@@ -122,6 +122,17 @@ def test_a_budget_of_epsilon_refuses_before_any_record_is_read(folder):
     assert (plan.cost.unit, plan.cost.amount) == (Unit.RHO, Decimal("0.12"))
 
 
+def test_a_noise_scale_beyond_what_is_proven_is_refused_before_any_record_is_read(folder):
+    columns = {f"c{i}": [0, 1] for i in range(7)}
+    prior = {"mean_scale": 1, "sd_scale": 0.5, "nu0": 20}
+    model = {"model": "linear_regression", "response": {"x": [0, 1]}, "columns": columns, "prior": prior, "epsilon": 1e-12}
+    file = write(folder, changed(measurements={"m": model}))
+    dp_dask("ledger", "init", file, "--epsilon", "1")
+    (folder / "data" / "a.parquet").write_bytes(b"not to be read")
+    with pytest.raises(ConfigError, match=r"needs a noise scale outside \(0, 2\^57\) grid units; raise epsilon"):
+        run(load(file))
+
+
 @pytest.mark.parametrize("words", [[], ["--epsilon", "1", "--rho", "1"]])
 def test_a_budget_is_declared_in_one_unit(folder, words):
     with pytest.raises(ConfigError, match="give --epsilon, or --rho for a budget that Gaussian noise can be charged to"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS
@@ -12,10 +13,20 @@ from dp_dask.core.privacy import Unit
 from dp_dask.core.release import Mechanism, Release, Request
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import Total
-from dp_dask.errors import SourceError
-from dp_dask.gate.noise import Noise, gaussian_scale, laplace_scale
+from dp_dask.errors import DpDaskError, SourceError
+from dp_dask.gate.noise import Noise, NoiseScale, gaussian_scale, laplace_scale
 
-__all__ = ["release"]
+__all__ = ["Draw", "noise_of", "release"]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The noise that a request is released with, known before any record is."""
+
+    request: Request
+    mechanism: Mechanism
+    sensitivity: int  # as ``Release`` has it
+    found: NoiseScale
 
 
 def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise) -> list[Release]:
@@ -27,21 +38,31 @@ def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise)
     The result must reach the ledger before anything else: see ``Ledger.commit``.
 
     Raises SourceError where n is public and the data have another number of records: n is the same
-    for every neighbour, so the refusal tells nothing that epsilon protects.
+    for every neighbour, so the refusal tells nothing that epsilon protects. Raises ConfigError as ``noise_of`` does, and
+    DpDaskError where the noise itself fails. None of them carries an open total.
     """
+    draws = [noise_of(request) for request in requests]
     refusal = _refusal(reveal(sealed).n_records, requests)
     if refusal:
         raise SourceError(refusal)  # while no local variable of this frame holds an open total: reporters keep them
-    ends = list(itertools.accumulate((len(request.statistic.units) for request in requests), initial=0))
-    if ends[-1] != len(reveal(sealed).sums):
+    if sum(len(request.statistic.units) for request in requests) != len(reveal(sealed).sums):
         refusal = "the sums are not those of the requested statistics"
         raise ValueError(refusal)
-    total = reveal(sealed)
-    parts = itertools.pairwise(ends)
-    return [
-        _release_one(total.sums[start:end], total.n_records, request, noise)
-        for (start, end), request in zip(parts, requests, strict=True)
-    ]
+    made = _release_all(reveal(sealed), draws, noise)
+    if isinstance(made, str):
+        msg = f"noise could not be added ({made}); nothing was released or charged, run again"
+        raise DpDaskError(msg)
+    return made
+
+
+def noise_of(request: Request) -> Draw:
+    """Find the noise that a request is released with; raises ConfigError where no scale below 2^57 grid units will do."""
+    statistic, loss = request.statistic, request.loss
+    if loss.unit is Unit.RHO:
+        sensitivity = statistic.squared_sensitivity(request.neighbours)
+        return Draw(request, "discrete_gaussian", sensitivity, gaussian_scale(sensitivity, loss.amount))
+    sensitivity = statistic.sensitivity(request.neighbours)
+    return Draw(request, "discrete_laplace", sensitivity, laplace_scale(sensitivity, loss.amount))
 
 
 def _refusal(n_records: int, requests: Sequence[Request]) -> str:
@@ -56,30 +77,35 @@ def _refusal(n_records: int, requests: Sequence[Request]) -> str:
     return ""
 
 
-def _release_one(values: tuple[int, ...], n_records: int, request: Request, noise: Noise) -> Release:
-    statistic, loss = request.statistic, request.loss
+def _release_all(total: Total, draws: Sequence[Draw], noise: Noise) -> list[Release] | str:
+    """Return the releases, or the kind of failure: its exception, whose frames hold open sums, ends here."""
+    try:
+        ends = itertools.accumulate((len(draw.request.statistic.units) for draw in draws), initial=0)
+        return [
+            _release_one(total.sums[start:end], total.n_records, draw, noise)
+            for (start, end), draw in zip(itertools.pairwise(ends), draws, strict=True)
+        ]
+    except Exception as error:  # noqa: BLE001  (whatever it is, its text may quote a sum)
+        kind = type(error).__name__
+    return kind
+
+
+def _release_one(values: tuple[int, ...], n_records: int, draw: Draw, noise: Noise) -> Release:
+    request, scale = draw.request, draw.found.scale
     exact = list(values)
     if request.has_count:
-        exact.append(statistic.count_weight * n_records)
-    if loss.unit is Unit.RHO:
-        mechanism: Mechanism = "discrete_gaussian"
-        sensitivity = statistic.squared_sensitivity(request.neighbours)
-        found = gaussian_scale(sensitivity, loss.amount)
-        noisy = noise.add_discrete_gaussian(exact, found.scale)
-    else:
-        mechanism = "discrete_laplace"
-        sensitivity = statistic.sensitivity(request.neighbours)
-        found = laplace_scale(sensitivity, loss.amount)
-        noisy = noise.add_discrete_laplace(exact, found.scale)
+        exact.append(request.statistic.count_weight * n_records)
+    add = noise.add_discrete_gaussian if draw.mechanism == "discrete_gaussian" else noise.add_discrete_laplace
+    noisy = add(exact, scale)
     return Release(
         id=uuid.uuid4().hex,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         request=request,
-        mechanism=mechanism,
+        mechanism=draw.mechanism,
         sampler=noise.sampler,
-        sensitivity=sensitivity,
-        scale=found.scale,
-        privacy_loss=found.privacy_loss,
+        sensitivity=draw.sensitivity,
+        scale=scale,
+        privacy_loss=draw.found.privacy_loss,
         noisy_sums=tuple(noisy[: len(values)]),
         noisy_count=noisy[-1] if request.has_count else None,
     )

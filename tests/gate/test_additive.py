@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import pytest
-from gate.gate_examples import everything_said, make_request, make_statistic
+from gate.gate_examples import everything_said, make_request, make_rho_request, make_statistic
 
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
-from dp_dask.errors import LedgerError, SourceError
+from dp_dask.errors import ConfigError, DpDaskError, LedgerError, SourceError
 from dp_dask.gate.additive import release
 from dp_dask.gate.noise import OpenDPNoise, laplace_scale
 
@@ -105,10 +105,45 @@ def test_a_refusal_carries_no_open_total_to_a_crash_reporter():
     """Many reporters keep every frame's local variables; a wrong n is a user's mistake, and is reported."""
     with pytest.raises(SourceError) as caught:
         release(sealed(SUM, n=COUNT + 1), [make_request("0.1")], KnownNoise())
-    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
-    ours = [frame.f_locals for frame in frames if frame.f_globals["__name__"] == "dp_dask.gate.additive"]
+    assert_no_sum(caught.value)
+
+
+def assert_no_sum(error):
+    """Neither the texts of an error and of its chain, nor the variables of any frame of the package that it passed."""
+    assert str(SUM) not in everything_said(error)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = [frame.f_locals for frame in frames if frame.f_globals["__name__"].startswith("dp_dask.")]
     assert ours
     assert str(SUM) not in repr(ours)
+
+
+@pytest.mark.parametrize("make", [make_request, make_rho_request])
+def test_a_scale_that_is_refused_carries_no_open_total_either(make):
+    """The first request would do: nothing is drawn for it."""
+    noise = KnownNoise()
+    too_wide = make("0.000000000001", statistic=make_statistic(upper=2.0**49))
+    with pytest.raises(ConfigError, match=r"needs a .*scale") as caught:
+        release(sealed(SUM, SUM), [make_request("0.1"), too_wide], noise)
+    assert_no_sum(caught.value)
+    assert noise.calls == []
+
+
+class FailingNoise(KnownNoise):
+    """Adds noise once, then quotes what it was given."""
+
+    def add_discrete_laplace(self, values: Sequence[int], scale: float) -> list[int]:
+        if self.calls:
+            msg = f"no entropy for {list(values)}"
+            raise RuntimeError(msg)
+        return super().add_discrete_laplace(values, scale)
+
+
+def test_noise_that_fails_carries_no_sum_and_no_noisy_value_of_the_requests_before():
+    with pytest.raises(DpDaskError, match=r"noise could not be added \(RuntimeError\); nothing was released") as caught:
+        release(sealed(SUM, SUM), [make_request("0.1"), make_request("0.2")], FailingNoise())
+    assert str(SUM + 1) not in everything_said(caught.value)
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]  # not the test's own
+    assert str(SUM)[:-1] not in repr([{k: v for k, v in each.items() if k != "noise"} for each in frames])
 
 
 @pytest.mark.parametrize(("neighbours", "n"), [(Neighbours.ADD_REMOVE, COUNT), (Neighbours.REPLACE, None)])
