@@ -16,7 +16,7 @@ from rich.table import Table
 
 from dp_dask.check import Check, Forecast
 from dp_dask.core.prior_kinds import tell_moments
-from dp_dask.core.privacy import Spent, Unit
+from dp_dask.core.privacy import Spent, Unit, rounded_up
 from dp_dask.explore import Exploration, Explored, Tried
 from dp_dask.explore.results import tell_outside
 from dp_dask.gate.journal import Balance
@@ -69,7 +69,7 @@ def run(result: Run, summaries: Sequence[Summary], folder: Path, *, as_json: boo
     means = (
         ""
         if told["delta"] is None
-        else f" (what is spent means epsilon {told['spent_epsilon_at_delta']:.4g} at delta {told['delta']})"
+        else f" (what is spent means epsilon {rounded_up(told['spent_epsilon_at_delta'])} at delta {told['delta']})"
     )
     of = "" if balance.unit is Unit.EPSILON else f" in {balance.unit}"
     console.print(f"budget of {balance.dataset}{of}: {balance.spent} of {balance.granted} spent, {balance.left} left{means}")
@@ -265,7 +265,7 @@ def balances(found: Sequence[tuple[Balance, Spent]], *, as_json: bool) -> None:
         return
     table = _table("data set", "neighbours", "unit", "granted", "spent", "left", "spent means")
     for b, s in found:
-        means = "" if s.epsilon is None else f"epsilon {s.epsilon:.4g} at delta {s.delta}"
+        means = "" if s.epsilon is None else f"epsilon {rounded_up(s.epsilon)} at delta {s.delta}"
         table.add_row(b.dataset, str(b.neighbours), str(b.unit), str(b.granted), str(b.spent), str(b.left), means)
     _console().print(table)
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dp_dask.check import check
 from dp_dask.cli import cli
 from dp_dask.config import load
-from dp_dask.core.privacy import Loss, Unit
+from dp_dask.core.privacy import Loss, Unit, rounded_up
 from dp_dask.errors import BudgetError, ConfigError
 from dp_dask.explore import explore
 from dp_dask.gate.ledger import Ledger
@@ -188,7 +188,7 @@ def test_a_run_in_rho_end_to_end(opened):
         "discrete Gaussian of scale",
         "L2 sensitivity",
         "rho = 0.12",
-        f"epsilon = {cost.epsilon:.4g} and delta = 0.000001",
+        f"epsilon = {rounded_up(cost.epsilon)} and delta = 0.000001",
         "This run charged rho 0.12",
         "0.38 is left",
         "k<sup>2</sup> times the rho",

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Context, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
 from enum import StrEnum
 
-__all__ = ["EXACT", "USUAL", "Loss", "Neighbours", "Spent", "Unit", "exact_amount", "exact_delta", "exact_epsilon", "price"]
+__all__ = [
+    "EXACT",
+    "USUAL",
+    "Loss",
+    "Neighbours",
+    "Spent",
+    "Unit",
+    "exact_amount",
+    "exact_delta",
+    "exact_epsilon",
+    "price",
+    "rounded_up",
+]
 
 DECIMALS = 12
 LARGEST = 10**6
@@ -77,8 +89,12 @@ class Spent:
     epsilon: float | None = None
     delta: Decimal | None = None
 
+    def __post_init__(self) -> None:
+        if self.delta is not None:
+            object.__setattr__(self, "delta", exact_delta(self.delta))
+
     def __str__(self) -> str:
-        meaning = "" if self.epsilon is None else f", that is epsilon {self.epsilon:.4g} at delta {self.delta}"
+        meaning = "" if self.epsilon is None else f", that is epsilon {rounded_up(self.epsilon)} at delta {self.delta}"
         return f"{self.unit} {self.amount}{meaning}"
 
 
@@ -88,6 +104,11 @@ def price(losses: Iterable[Loss], unit: Unit) -> Decimal:
     for loss in losses:
         total = EXACT.add(total, loss.priced(unit))
     return total
+
+
+def rounded_up(bound: float) -> str:
+    """Show a bound with four significant figures that is still one: 2.3651 as 2.366."""
+    return format(Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(bound), "g")
 
 
 def _canonical(value: Decimal) -> Decimal:

@@ -17,7 +17,7 @@ from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
-from dp_dask.core.privacy import EXACT, Neighbours, Spent, Unit, price
+from dp_dask.core.privacy import EXACT, Neighbours, Spent, Unit, price, rounded_up
 from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.public.posterior import INTERVAL, Posterior, Summary, prior_draws
@@ -59,6 +59,7 @@ def render(
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["figures"] = figures
+    environment.filters["rounded_up"] = rounded_up
     requests = [p.release.request for p in posteriors]
     total = publication.total
     if total is None:

@@ -7,7 +7,7 @@ from core.exact import LAW
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dp_dask.core.privacy import Neighbours, exact_epsilon
+from dp_dask.core.privacy import Neighbours, Spent, Unit, exact_epsilon, rounded_up
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,23 @@ def test_the_relations_have_the_names_of_the_pipeline_file():
 def test_a_relation_says_in_words_what_it_protects():
     assert Neighbours.REPLACE.in_words == "any one record's values replaced by any others"
     assert Neighbours.ADD_REMOVE.in_words == "any one record added or left out"
+
+
+@pytest.mark.parametrize(
+    ("bound", "shown"),
+    [(0.0, "0"), (0.5, "0.5"), (2.0, "2"), (2.36501, "2.366"), (1.10517, "1.106"), (9999.2, "1.000e+4"), (1.2341e-7, "1.235e-7")],
+)
+def test_a_bound_is_shown_rounded_up(bound, shown):
+    assert rounded_up(bound) == shown
+
+
+@given(st.floats(1e-300, 1e300))
+def test_a_bound_that_is_shown_is_still_a_bound(bound):
+    assert Decimal(bound) <= Decimal(rounded_up(bound)) <= Decimal(bound) * Decimal("1.0011")
+
+
+def test_what_is_spent_is_told_by_an_epsilon_that_is_no_less_than_it():
+    spent = Spent(unit=Unit.RHO, amount=Decimal("0.12"), epsilon=2.36501, delta=Decimal("1e-6"))
+    assert str(spent) == "rho 0.12, that is epsilon 2.366 at delta 0.000001"
+    with pytest.raises(ValueError, match="delta is 1"):
+        Spent(unit=Unit.RHO, amount=Decimal("0.12"), epsilon=0.1, delta=Decimal(1))
