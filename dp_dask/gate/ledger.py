@@ -246,7 +246,7 @@ def _check_charge(balance: Balance, neighbours: Neighbours, losses: Sequence[Los
         msg = (
             f"data set {balance.dataset!r}: this run asks for {concentrated[0]}, and the budget is in epsilon; no finite epsilon "
             "bounds Gaussian noise: give epsilon in place of rho, or keep the data set under another name with a budget in rho, "
-            "which serves both: dp-dask ledger init FILE --rho R"
+            "which serves both: dp-dask ledger init FILE --rho R; what is spent under the old name adds to it, as half its square"
         )
         raise BudgetError(msg)
     asked = price(losses, balance.unit)

@@ -61,7 +61,8 @@ def test_a_budget_in_rho_can_be_spent_to_the_last_digit_and_not_beyond(ledger):
 
 
 def test_gaussian_noise_is_refused_by_a_budget_in_epsilon(ledger):
-    with pytest.raises(BudgetError, match=r"asks for rho 0\.1, and the budget is in epsilon.*give epsilon.*--rho R") as caught:
+    refusal = r"asks for rho 0\.1, and the budget is in epsilon.*give epsilon.*--rho R; what is spent.*adds to it"
+    with pytest.raises(BudgetError, match=refusal) as caught:
         commit(ledger, "a", make_rho_request("0.1", dataset="others"))
     assert caught.value.exit_code == 3
     with pytest.raises(BudgetError, match="no finite epsilon"):
