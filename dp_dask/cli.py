@@ -161,7 +161,7 @@ def infer(
             names = ", ".join(publication.measurements)
             raise ConfigError.of("--prior", f"the release holds {names}; say which with --measurement")
         priors = {next(iter(publication.measurements)): parse(prior, "--prior")}
-    more = {name: read(file) for name, file in map(_named_file, others)}
+    more = {name: select(read(file), None) for name, file in map(_named_file, others)}
     if others and not questions:
         raise ConfigError.of("--with", "is for --ask: give a question")
     if len(more) < len(others):
@@ -178,7 +178,7 @@ def infer(
         check_output(output)
         if (output / "run.json").exists():
             raise ConfigError.of("--output", f"{output} holds a run; choose another folder")
-        summaries = write_inference(publication, posteriors, output, answers, predictions)
+        summaries = write_inference(publication, posteriors, output, answers, predictions, more)
     show.posteriors(summaries, answers, predictions, as_json=as_json)
 
 

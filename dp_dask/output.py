@@ -20,7 +20,7 @@ from dp_dask.errors import ConfigError
 from dp_dask.explore import Exploration
 from dp_dask.explore.picture import draw
 from dp_dask.gate.noise import meaning
-from dp_dask.pipeline import Run, infer_from
+from dp_dask.pipeline import Run, infer_from, select
 from dp_dask.public import publication as files
 from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
 from dp_dask.public.prediction import Prediction
@@ -81,10 +81,14 @@ def write_inference(
     folder: Path,
     answers: Sequence[Answer] = (),
     predictions: Sequence[Prediction] = (),
+    others: Mapping[str, Publication] | None = None,
 ) -> list[Summary]:
-    """Write release.json, posterior.nc and report.html of an inference from a public release; return the summaries."""
+    """Write release.json, posterior.nc and report.html of an inference from a public release; return the summaries.
+
+    ``others`` are the releases, by the names that questions know them by, on which answers rest too.
+    """
     _replace(folder / "release.json", lambda path: files.write(publication, path))
-    return write_posterior(publication, posteriors, None, folder, answers, predictions)
+    return write_posterior(publication, posteriors, None, folder, answers, predictions, others)
 
 
 def write_posterior(
@@ -94,12 +98,13 @@ def write_posterior(
     folder: Path,
     answers: Sequence[Answer] = (),
     predictions: Sequence[Prediction] = (),
+    others: Mapping[str, Publication] | None = None,
 ) -> list[Summary]:
     """Write posterior.nc and report.html; return the summaries."""
     summaries = summaries_of(posteriors)
     records = {prediction.name: prediction.draws for prediction in predictions}
     _replace(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
-    page = render(publication, posteriors, summaries, spending, answers, predictions)
+    page = render(publication, posteriors, summaries, spending, answers, predictions, others)
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return summaries
 
@@ -162,7 +167,7 @@ def write_report_again(folder: Path) -> Path:
 
     Raises ConfigError where one of the two is missing or not of this version.
     """
-    publication = files.read(folder / "release.json")
+    publication = select(files.read(folder / "release.json"), None)
     problem = ""
     try:
         told = json.loads((folder / "run.json").read_text(encoding="utf-8"))

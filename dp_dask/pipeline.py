@@ -94,7 +94,7 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
 
 def _total(releases: Iterable[Release], delta: Decimal | None) -> Spent:
     """Return what releases lose together: in epsilon, or where one is in rho, in rho."""
-    losses = [request.loss for request in dict.fromkeys(each.request for each in releases)]
+    losses = list({each.id: each.request.loss for each in releases}.values())
     unit = Unit.RHO if any(loss.unit is Unit.RHO for loss in losses) else Unit.EPSILON
     return meaning(unit, price(losses, unit), delta)
 
@@ -195,15 +195,18 @@ def _infer_one(name: str, published: Published, model: Any, prior: Any, n_draws:
 
 
 def select(publication: Publication, measurement: str | None) -> Publication:
-    """Keep one measurement of a publication, or all; raises ConfigError for a name that it does not hold."""
-    if measurement is None:
-        return publication
-    if measurement not in publication.measurements:
-        names = ", ".join(publication.measurements)
-        raise ConfigError.of("--measurement", f"is {measurement!r}; the release holds: {names}")
-    published = publication.measurements[measurement]
+    """Keep one measurement of a publication, or all; raises ConfigError for a name that it does not hold.
+
+    What is kept loses what its releases lose, whatever total a file claims; of the file's own the delta alone is kept.
+    """
+    kept = publication.measurements
+    if measurement is not None:
+        if measurement not in kept:
+            names = ", ".join(kept)
+            raise ConfigError.of("--measurement", f"is {measurement!r}; the release holds: {names}")
+        kept = {measurement: kept[measurement]}
     delta = None if publication.total is None else publication.total.delta
-    return replace(publication, measurements={measurement: published}, total=_total([published.release], delta))
+    return replace(publication, measurements=kept, total=_total([each.release for each in kept.values()], delta))
 
 
 def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Progress = silent) -> dict[str, Uniformity]:

@@ -443,6 +443,10 @@ def test_questions_are_answered_and_records_predicted_from_a_release_alone(relea
     page = (folder / "asked" / "report.html").read_text()
     for text in ("P(m.rate &gt; 0)", "probability 1", "a new record", "noise ratio"):
         assert text in page
+    # The answers rest on the other file's release too, whose loss is not in the total.
+    assert ", in all, for the releases of this file" in page
+    assert "a record of data set e by what is said above: the answers rest on the releases called then too" in page
+    assert "which lose epsilon 0.5 besides" in page
     shown = dp_dask(folder, "infer", first, "--ask", 'm.rate - "m-2".rate', "--predict").stdout
     assert "Monte Carlo error" in shown
     assert "a new record of" in shown

@@ -208,6 +208,47 @@ def test_a_run_in_rho_end_to_end(opened):
     assert "rho = 0.1" in (opened / "report.html").read_text()
 
 
+def test_a_report_tells_what_the_releases_lose_and_not_what_a_file_claims(opened):
+    result = run(load(opened / "p.yaml"))
+    folder, _ = write_run(result, opened / "out")
+    told = json.loads((folder / "release.json").read_text())
+    for claimed in ({"unit": "rho", "amount": "0.01", "epsilon": 0.3, "delta": "0.000001"}, {"unit": "epsilon", "amount": "0.1"}):
+        (folder / "release.json").write_text(json.dumps({**told, "total": claimed}))
+        page = write_report_again(folder).read_text()
+        assert "with rho = 0.12, in all, for this report" in page
+        dp_dask("infer", folder / "release.json", "--output", opened / "asked", "--draws", "400")
+        assert "with rho = 0.12, in all, for this report" in (opened / "asked" / "report.html").read_text()
+    (folder / "release.json").write_text(json.dumps({**told, "total": {**told["total"], "delta": "2"}}))
+    with pytest.raises(ConfigError, match="delta is 2"):
+        read(folder / "release.json")
+
+
+@pytest.mark.parametrize("scale", [1e200, 0.999, -1.0])
+def test_a_release_file_whose_scale_was_edited_is_refused(opened, scale):
+    result = run(load(opened / "p.yaml"))
+    folder, _ = write_run(result, opened / "out")
+    told = json.loads((folder / "release.json").read_text())
+    release = told["measurements"]["gaussian"]["release"]
+    release["scale"] *= scale
+    (folder / "release.json").write_text(json.dumps(told))
+    with pytest.raises(ConfigError, match="scale"):
+        read(folder / "release.json")
+
+
+def test_a_release_file_under_two_relations_is_refused(opened):
+    result = run(load(opened / "p.yaml"))
+    folder, _ = write_run(result, opened / "out")
+    told = json.loads((folder / "release.json").read_text())
+    laplace = told["measurements"]["laplace"]["release"]
+    statistic = {**laplace["request"]["statistic"], "count_weight": 1}
+    laplace["request"] |= {"neighbours": "add_remove", "n": None, "statistic": statistic}
+    laplace |= {"noisy_count": 100, "sensitivity": statistic["grid"]["upper"] - statistic["grid"]["origin"] + 1}
+    laplace["scale"] = laplace["sensitivity"] / 0.2
+    (folder / "release.json").write_text(json.dumps(told))
+    with pytest.raises(ConfigError, match="under both replace and add_remove"):
+        read(folder / "release.json")
+
+
 def test_the_command_line_names_the_unit_and_what_it_means(opened):
     file = opened / "p.yaml"
     assert "d: 0.5 rho granted, 0 spent, 0.5 left" in dp_dask("ledger", "init", file, "--rho", "0.5")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -14,7 +13,7 @@ from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
 
-__all__ = ["INSECURE", "AnyStatistic", "Mechanism", "Release", "Request"]
+__all__ = ["INSECURE", "MAX_SCALE", "AnyStatistic", "Mechanism", "Release", "Request"]
 
 AnyStatistic = BoundedSum | TableSum | CategoryCounts | GroupedSum | GramSum
 
@@ -22,6 +21,7 @@ Mechanism = Literal["discrete_laplace", "discrete_gaussian"]
 
 ID_LENGTH = 32
 LARGEST_NOISY = 2**63
+MAX_SCALE = 2.0**57  # above, a draw could leave int64
 INSECURE = "insecure"  # the sampler's name where noise came from a seed
 
 
@@ -93,8 +93,8 @@ class Release:
         if len(self.id) != ID_LENGTH or not set(self.id) <= set("0123456789abcdef"):
             msg = f"id must be {ID_LENGTH} hexadecimal digits"
             raise ValueError(msg)
-        if not (math.isfinite(self.scale) and self.scale > 0 and self.sensitivity > 0):
-            msg = "scale and sensitivity must be above 0"
+        if not (0 < self.scale < MAX_SCALE and self.sensitivity > 0):
+            msg = "scale must lie between 0 and 2^57, sensitivity above 0"
             raise ValueError(msg)
         loss, statistic = self.request.loss, self.request.statistic
         if loss.unit is Unit.RHO:

@@ -13,11 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from dp_dask.core.privacy import EXACT, Spent, Unit, exact_delta
+from dp_dask.core.release import MAX_SCALE
 from dp_dask.errors import ConfigError
 
 __all__ = ["Noise", "NoiseScale", "OpenDPNoise", "gaussian_scale", "laplace_scale", "meaning"]
-
-MAX_SCALE = 2.0**57  # above, a draw could leave int64
 
 
 class Noise(Protocol):

@@ -50,9 +50,14 @@ def read(path: Path) -> Publication:
     """Read and validate the file; raises ConfigError."""
     try:
         publication = _json.validate_json(path.read_bytes())
-        if publication.measurements and all(is_name(name) for name in publication.measurements):
+        relations = {published.release.request.neighbours for published in publication.measurements.values()}
+        if len(relations) == 1 and all(is_name(name) for name in publication.measurements):
             return publication
         problem = f"holds no measurement, or one whose name is not of {NAME}"
+        if len(relations) > 1:
+            problem = (
+                "holds releases under both replace and add_remove, whose losses do not add up; keep them in files of their own"
+            )
     except OSError as error:
         problem = f"cannot be read ({error.strerror}); give the release.json of a run"
     except ValidationError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -54,8 +54,12 @@ def render(
     spending: Spending | None,
     answers: Sequence[Answer] = (),
     predictions: Sequence[Prediction] = (),
+    others: Mapping[str, Publication] | None = None,
 ) -> str:
-    """Return the page; it holds no script and asks for nothing over the network."""
+    """Return the page; it holds no script and asks for nothing over the network.
+
+    ``others`` are further releases, by name, that answers rest on: what they lose is told besides.
+    """
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["figures"] = figures
@@ -91,6 +95,7 @@ def render(
         interval=round(100 * INTERVAL),
         spending=spending,
         answers=answers,
+        others=others or {},
         notes=list(dict.fromkeys(answer.note for answer in answers if answer.note)),
     )
 
