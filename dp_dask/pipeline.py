@@ -22,7 +22,7 @@ from dp_dask.core.privacy import Spent, Unit, price
 from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
-from dp_dask.errors import ConfigError, InferenceError, Problem, SourceError
+from dp_dask.errors import ConfigError, DpDaskError, InferenceError, Problem, SourceError
 from dp_dask.fan_out import over
 from dp_dask.gate.additive import noise_of, release
 from dp_dask.gate.journal import Balance
@@ -106,7 +106,7 @@ def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progres
     digests = [ledger.digest(m.request, version) for m in pipeline.measurements]
     stored = {digest: found for digest in digests if (found := ledger.find(digest)) is not None}
     new = {digest: m for digest, m in zip(digests, pipeline.measurements, strict=True) if digest not in stored}
-    drawn: list[Release] = []
+    ours: set[str] = set()
     if new:
         requests = [m.request for m in new.values()]
         ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [r.loss for r in requests])
@@ -119,9 +119,13 @@ def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progres
             raise SourceError(msg)
         drawn = release(total, requests, noise)
         why = ", ".join(m.name for m in new.values())
-        shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
+        ours = {made.id for made in drawn}
+        try:
+            shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
+        except DpDaskError as error:
+            drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
+            raise error.with_traceback(None) from None
         stored.update(zip(new, shown, strict=True))
-    ours = {made.id for made in drawn}
     charged = tuple(m.name for digest, m in new.items() if stored[digest].id in ours)
     return [stored[digest] for digest in digests], charged
 
