@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp_dask.public.joint import JointObservation
+from dp_dask.public.noise_law import Gaussian
 
 __all__ = ["inside_counts", "log_weights", "private_counts"]
 
@@ -25,8 +26,13 @@ def inside_counts(observation: JointObservation) -> Floats:
 def private_counts(observation: JointObservation) -> tuple[Floats, Floats]:
     """Return the n that the noisy count of all leaves possible, consecutive, and the log of prior times noise density of each."""
     weight, count, noise = observation.statistic.count_weight, observation.count or 0, observation.noise
-    n = _window(count / weight, noise.reach / weight, math.inf)
     log_g = 0.0 if observation.expected_n is None else -math.log1p(1 / observation.expected_n)
+    centre = count / weight
+    if isinstance(noise, Gaussian):  # its product with the geometric prior is normal about another mean
+        centre += (noise.scale / weight) ** 2 * log_g
+    elif -log_g * noise.scale >= weight:  # the prior falls faster than the noise rises: 0 is likeliest
+        centre = 0.0
+    n = _window(centre, noise.reach / weight, math.inf)
     return n, n * log_g + noise.decay(count - weight * n)
 
 

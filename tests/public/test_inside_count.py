@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,9 @@ from dp_dask.private.sums import sum_batch
 from dp_dask.public.calibration import gamma, gamma_p_value, ranks, uniformity
 from dp_dask.public.engines import lattice_inside
 from dp_dask.public.infer import infer
+from dp_dask.public.inside_counts import private_counts
 from dp_dask.public.joint import JointObservation
+from dp_dask.public.noise_law import Gaussian, Laplace
 from dp_dask.public.observe import planned
 from dp_dask.public.simulation import expected_widths, simulate
 
@@ -349,3 +352,17 @@ def test_a_release_beyond_a_million_records_is_simulated_by_its_cells():
     seen = simulate(np.random.default_rng(7), like, np.array([1.0])).observation
     draws = infer(np.random.default_rng(8), seen, case.prior, 400).draws
     assert abs(draws.mean() - 1.0) < 6 * draws.std()
+
+
+@pytest.mark.parametrize("law", [Laplace, Gaussian])
+@pytest.mark.parametrize(
+    ("expected_n", "scale", "count"), [(1000, 1e4, 95_000), (1, 1000, 20_000), (1000, 300, 1200), (0.01, 50, 400)]
+)
+def test_a_private_n_lies_where_prior_and_noisy_count_put_it(law, expected_n, scale, count):
+    """However they contradict each other: against all whole numbers up to 200,000."""
+    like = SimpleNamespace(statistic=SimpleNamespace(count_weight=1), count=count, noise=law(scale), expected_n=expected_n)
+    n, logs = private_counts(like)
+    whole = np.arange(200_000.0)
+    wanted = law(scale).decay(count - whole) - whole * np.log1p(1 / expected_n)
+    weights, exact = np.exp(logs - logs.max()), np.exp(wanted - wanted.max())
+    assert weights @ n / weights.sum() == pytest.approx(exact @ whole / exact.sum(), rel=1e-9)
