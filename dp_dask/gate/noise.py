@@ -11,12 +11,23 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_dask.core.privacy import EXACT, Spent, Unit, exact_delta
 from dp_dask.core.release import MAX_SCALE
 from dp_dask.errors import ConfigError
 
-__all__ = ["Noise", "NoiseScale", "OpenDPNoise", "gaussian_scale", "laplace_scale", "meaning"]
+__all__ = [
+    "Noise",
+    "NoiseScale",
+    "OpenDPNoise",
+    "draw_geometric",
+    "draw_laplace",
+    "gaussian_scale",
+    "gumbel_scale",
+    "laplace_scale",
+    "meaning",
+]
 
 
 class Noise(Protocol):
@@ -33,6 +44,10 @@ class Noise(Protocol):
 
     def add_discrete_gaussian(self, values: Sequence[int], scale: float) -> list[int]:
         """Add independent noise, P(k) proportional to exp(-k^2 / (2 scale^2)), to each value."""
+        ...
+
+    def lowest_with_gumbel(self, values: Sequence[int], c: int, scale: float) -> list[int]:
+        """Return the indices of the c smallest values, each less independent Gumbel noise, P(Z <= z) = exp(-exp(-z / scale))."""
         ...
 
 
@@ -61,6 +76,28 @@ class OpenDPNoise:
     def add_discrete_gaussian(self, values: Sequence[int], scale: float) -> list[int]:
         """Add noise to all values in one call."""
         return [int(value) for value in _gaussian(scale)(np.asarray(values, dtype=np.int64))]
+
+    def lowest_with_gumbel(self, values: Sequence[int], c: int, scale: float) -> list[int]:
+        """Compare as many digits of the noise as it takes; none is ever rounded."""
+        return [int(index) for index in _gumbel(c, scale)(np.asarray(values, dtype=np.int64))]
+
+
+def draw_laplace(noise: Noise, n: int, scale: float) -> NDArray[np.int64]:
+    """Draw n discrete Laplace variables, P(k) proportional to exp(-|k| / scale)."""
+    return np.asarray(noise.add_discrete_laplace([0] * n, scale), dtype=np.int64)
+
+
+def draw_geometric(noise: Noise, n: int, scale: float) -> NDArray[np.int64]:
+    """Draw n geometric variables, P(k) = (1 - a) a^k for k = 0, 1, .. with a = exp(-1 / scale).
+
+    They are the discrete Laplace draws that are not negative: on k >= 0 that law is in proportion to a^k, so that
+    conditioned on k >= 0 it is this one. More than half of the draws are kept, and which depends on no distance.
+    """
+    kept = np.empty(0, dtype=np.int64)
+    while len(kept) < n:
+        draws = draw_laplace(noise, 2 * (n - len(kept)) + 8, scale)
+        kept = np.append(kept, draws[draws >= 0])
+    return kept[:n]
 
 
 def laplace_scale(sensitivity: int, epsilon: Decimal) -> NoiseScale:
@@ -116,6 +153,29 @@ def gaussian_scale(squared_sensitivity: int, rho: Decimal) -> NoiseScale:
     return NoiseScale(scale, loss(scale))
 
 
+def gumbel_scale(sensitivity: int, c: int, rho: Decimal) -> NoiseScale:
+    """Find the smallest float scale at which OpenDP's privacy map of choosing c by Gumbel noise is at most rho.
+
+    Theorem: the c smallest of q_t - G_t, with G_t independent Gumbel of scale s and every q_t moved by at most D between
+    neighbours, in order, is c D^2 / (2 s^2) zero-concentrated differentially private. Proof: it is c exponential mechanisms in
+    turn, each on what the earlier left and each choosing t with probability proportional to exp(-q_t / s) (Durfee & Rogers
+    2019). Between neighbours q_t / s moves by at most D / s, so that the log probabilities of one of them change within an
+    interval of length 2 D / s = e: it is e-bounded-range, and so e^2 / 8 zero-concentrated differentially private (Cesar &
+    Rogers 2021). Composition adds up the c of them.
+
+    Raises ConfigError where no scale below 2^57 grid units will do.
+    """
+    scale = sensitivity * math.sqrt(c / (2 * float(rho)))
+    if not 0 < scale < MAX_SCALE:
+        msg = f"rho {rho} with sensitivity {sensitivity} and c {c} needs a noise scale outside (0, 2^57) grid units; raise rho"
+        raise ConfigError.of("rho", msg)
+    while True:
+        loss = float(_gumbel(c, scale).map(sensitivity))
+        if Decimal(loss) <= rho:
+            return NoiseScale(scale, loss)
+        scale = math.nextafter(scale, math.inf)
+
+
 def meaning(unit: Unit, amount: Decimal, delta: Decimal | None) -> Spent:
     """Say what an amount means: of rho, with a delta, the epsilon that OpenDP's conversion to (epsilon, delta) gives.
 
@@ -153,6 +213,12 @@ def _laplace(scale: float) -> Any:
 def _gaussian(scale: float) -> Any:
     dp = _opendp()
     return dp.m.make_gaussian(dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale=scale)
+
+
+def _gumbel(c: int, scale: float) -> Any:
+    dp = _opendp()
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    return dp.m.make_noisy_top_k(*space, dp.zero_concentrated_divergence(), k=c, scale=scale, negate=True)
 
 
 def _opendp() -> Any:
