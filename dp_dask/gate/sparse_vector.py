@@ -28,6 +28,7 @@ class State:
 
     spec: SparseVector
     levels: Sensitive[Ints]  # the threshold plus its noise, for each of the c acceptances
+    query_scale: float
     accepted: Sensitive[tuple[int, ...]]
     n_fed: int = 0
     is_over: bool = field(default=False, repr=False)
@@ -104,9 +105,10 @@ def answer(noisy: Ints, levels: Ints, n_before: Ints) -> NDArray[np.bool_]:
 
 def begin(spec: SparseVector, noise: Noise) -> State:
     """Draw the threshold's noise and return the state before any query."""
-    threshold_scale, _ = scales(spec)
+    threshold_scale, query_scale = scales(spec)
     draws = draw(spec, noise, spec.n_thresholds, threshold_scale.scale)
-    return State(spec, Sensitive(np.broadcast_to(spec.threshold + draws, spec.c)), Sensitive(()))
+    levels = Sensitive(np.broadcast_to(spec.threshold + draws, spec.c))
+    return State(spec, levels, query_scale.scale, Sensitive(()))
 
 
 def feed(state: State, sealed: Sensitive[Ints], noise: Noise) -> State:
@@ -122,7 +124,7 @@ def feed(state: State, sealed: Sensitive[Ints], noise: Noise) -> State:
     n_new = min(len(reveal(sealed)), spec.n_queries - state.n_fed)
     if state.is_over or not n_new:
         return state
-    drawn = draw(spec, noise, n_new, scales(spec)[1].scale)
+    drawn = draw(spec, noise, n_new, state.query_scale)
     found = _accepted(reveal(sealed)[:n_new], drawn, reveal(state.levels), len(reveal(state.accepted)))
     accepted = reveal(state.accepted) + tuple(state.n_fed + t for t in found)
     n_fed = state.n_fed + n_new
