@@ -115,7 +115,8 @@ def feed(state: State, sealed: Sensitive[Ints], noise: Noise) -> State:
     """Answer the next block of distances, in order of their index; what comes after the end is not looked at.
 
     ``sealed`` holds whole grid units, as ``on_grid`` makes them. One that is ``FAILED`` is a query, and is rejected. Noise is
-    drawn for every distance of the block, so that the number of draws depends on no answer. Private by the theorem of ``scales``.
+    drawn for every distance of the block, so that the number of draws depends on no answer. Private by the theorem of ``scales``
+    as long as one outcome is told of all that a ``begin`` leads to: a state fed twice has two, and the second is not paid for.
 
     Raises TypeError for anything but a vector of int64: this depends on no value.
     """

@@ -1,0 +1,196 @@
+"""What sparse vector or a choice of c can be expected to do, from distances to simulated stand-ins, before anything is spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from dp_dask.core.privacy import Unit
+from dp_dask.core.selection import SparseVector, TopC, Variant, selection_refusal
+
+__all__ = ["SparsePlan", "TopPlan", "flip_probability", "plan_sparse_vector", "plan_top_c"]
+
+Floats = NDArray[np.float64]
+THRESHOLDS = 199  # equally likely values that stand for the threshold's noise
+FEW_THRESHOLDS = 31  # where every frequency of a run's length is looked at
+DAMPING = 1e-9  # of the coefficients that a finite transform folds back
+
+
+def flip_probability(distance: Floats | float, b: float) -> Floats:
+    """Return G_b(a) = (4 exp(-a / 2b) - exp(-a / b)) / 6, the probability that noise changes the answer to a distance.
+
+    a = |distance - threshold|, the threshold's noise Laplace of scale b, the distance's of 2 b (Park, Vinaroz & Jitkrittum
+    2021, proposition 4.2).
+    """
+    a = np.asarray(distance)
+    return (4 * np.exp(-a / (2 * b)) - np.exp(-a / b)) / 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparsePlan:
+    """What a sparse vector run is expected to do; averages over its noise and over the stand-ins.
+
+    ``plain_rate`` and ``rate`` are the shares of simulations that plain ABC accepts, and that the noisy comparison does;
+    ``flip`` the probability that noise changes an answer. The others are of a run that ends at the c-th acceptance or the
+    last query: how many it ``accepted``, how many simulations were ``answered``, how many acceptances and rejections
+    were false. ``bound`` is of the error of a posterior mean (theorem 4.3), in units of the largest |f|.
+    """
+
+    spec: SparseVector
+    plain_rate: float
+    rate: float
+    flip: float
+    accepted: float
+    answered: float
+    false_accepts: float
+    false_rejects: float
+    bound: float
+
+    @property
+    def needed(self) -> float:
+        """How many simulations bring c acceptances at the average rate; infinite where there are none."""
+        return self.spec.c / self.rate if self.rate > 0 else math.inf
+
+    def chance_of_error(self, error: float) -> float:
+        """Bound the probability that the posterior mean is off by ``error``, in units of the largest |f|, by Markov's inequality.
+
+        The published form, (4 / (3 error c')) times the sum of exp(-a / 2b), follows from it as G_b(a) <= (2 / 3) exp(-a / 2b).
+        """
+        return min(1.0, self.bound / error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopPlan:
+    """What a choice of c is expected to do: how many are among the c nearest, and how far those chosen are, against the nearest.
+
+    ``refusal`` says why it cannot work, for the stand-in with the median of the c-th smallest distance; else it is empty.
+    """
+
+    spec: TopC
+    hits: float
+    mean_chosen: float
+    mean_nearest: float
+    refusal: str
+
+
+def plan_sparse_vector(spec: SparseVector, simulated: Floats) -> SparsePlan:
+    """Average over ``simulated`` [stand-in, simulation], distances in grid units; NaN and infinity are failed simulations.
+
+    Simulations are taken as independent draws of those given. Where one noisy threshold m serves all, a run answers
+    min(T, N) queries, N negative binomial with the acceptance probability p(m), and so accepts E min(c, B), B binomial (T,
+    p(m)), and answers 1 / p(m) as many (Wald). ``bound`` is (2 / c') times the sum of flip probabilities over
+    simulations, c' the number that plain ABC accepts (Park, Vinaroz & Jitkrittum 2021, theorem 4.3), here of the law in use.
+    Raises ValueError for no simulation.
+    """
+    simulated = np.atleast_2d(simulated)
+    if not simulated.size:
+        msg = "there is no simulated distance to plan from; simulate at least one stand-in and its distances"
+        raise ValueError(msg)
+    rows = [_plan_one(spec, row) for row in simulated]
+    plain, rate, flip, accepted, answered, false_accepts, false_rejects, bound = (float(x) for x in np.mean(rows, axis=0))
+    return SparsePlan(
+        spec=spec,
+        plain_rate=plain,
+        rate=rate,
+        flip=flip,
+        accepted=accepted,
+        answered=answered,
+        false_accepts=false_accepts,
+        false_rejects=false_rejects,
+        bound=bound,
+    )
+
+
+def plan_top_c(spec: TopC, simulated: Floats, rng: np.random.Generator, *, repeats: int = 20) -> TopPlan:
+    """Choose by pseudo-noise from ``simulated`` [stand-in, simulation], distances in grid units, ``repeats`` times a stand-in.
+
+    Raises ValueError where a stand-in has fewer than c finite distances.
+    """
+    rows = [row[np.isfinite(row)] for row in np.atleast_2d(simulated)]
+    if not rows or min(map(len, rows)) < spec.c:
+        msg = f"c is {spec.c}, and a stand-in has fewer distances; simulate more, or lower c"
+        raise ValueError(msg)
+    draw = rng.gumbel if spec.loss.unit is Unit.RHO else rng.exponential
+    found = []
+    for row in rows:
+        nearest = np.sort(row)[: spec.c]
+        for _ in range(repeats):
+            noise = draw(size=len(row), scale=spec.nominal_scale)
+            chosen = row[np.argpartition(row - noise, spec.c - 1)[: spec.c]]
+            found.append((np.sum(chosen <= nearest[-1]), chosen.mean(), nearest.mean()))
+    hits, mean_chosen, mean_nearest = (float(x) for x in np.mean(found, axis=0))
+    middle = sorted(rows, key=lambda row: float(np.sort(row)[spec.c - 1]))[len(rows) // 2]
+    refusal = selection_refusal(spec, middle.tolist())
+    return TopPlan(spec=spec, hits=hits, mean_chosen=mean_chosen, mean_nearest=mean_nearest, refusal=refusal)
+
+
+def _plan_one(spec: SparseVector, distances: Floats) -> tuple[float, ...]:
+    """The plan's numbers for one stand-in, in the order of its fields."""
+    n, excess = len(distances), np.sort(np.rint(distances[np.isfinite(distances)]) - spec.threshold)
+    near, far = excess[excess <= 0], excess[excess > 0]
+    is_resampled = spec.variant is Variant.RESAMPLED
+    threshold_scale, query_scale = spec.nominal_scales
+    m = _thresholds(threshold_scale, FEW_THRESHOLDS if is_resampled else THRESHOLDS, is_one_sided=spec.is_one_sided)
+    true, false = (_acceptances(part, m, query_scale, is_one_sided=spec.is_one_sided) / n for part in (near, far))
+    missed = len(near) / n - true
+    run = _run_resampled if is_resampled else _run
+    accepted, answered, false_accepts, false_rejects = run(spec, true + false, false, missed)
+    plain, flip = len(near) / n, float((false + missed).mean())
+    bound = 2 * flip / plain if plain else math.inf
+    return plain, float((true + false).mean()), flip, accepted, answered, false_accepts, false_rejects, bound
+
+
+def _thresholds(scale: float, count: int, *, is_one_sided: bool) -> Floats:
+    """Return the noise of the threshold at ``count`` equally likely places: whole numbers, as the law's are."""
+    u = (np.arange(count) + 0.5) / count
+    if is_one_sided:
+        return np.minimum(np.ceil(scale * np.log(u)), 0)
+    half = np.minimum(np.ceil(scale * np.log(np.minimum(u, 1 - u) * (1 + math.exp(-1 / scale)))), 0)
+    return np.where(u <= 0.5, half, -half)  # noqa: PLR2004  (the median)
+
+
+def _acceptances(excess: Floats, m: Floats, scale: float, *, is_one_sided: bool) -> Floats:
+    """Return, for each m, the sum over sorted ``excess`` d of P(V <= m - d), V the noise of a distance.
+
+    Both laws fall exponentially, so that running sums of exp(d / scale) and exp(-d / scale), kept as logs, give all at once.
+    """
+    below = np.searchsorted(excess, m, side="right")
+    above = np.append(np.logaddexp.accumulate(-excess[::-1] / scale)[::-1], -np.inf)[below]
+    if is_one_sided:
+        return np.asarray(below + np.exp(above + m / scale), dtype=np.float64)
+    under = np.append(-np.inf, np.logaddexp.accumulate(excess / scale))[below]
+    return below + (np.exp(above + m / scale) - np.exp(under - (m + 1) / scale)) / (1 + math.exp(-1 / scale))
+
+
+def _run(spec: SparseVector, p: Floats, false: Floats, missed: Floats) -> Iterable[float]:
+    """Return the expected acceptances, answers, false acceptances and false rejections, with one threshold for all."""
+    c, n = spec.c, spec.n_queries
+    accepted = c * stats.binom.sf(c - 1, n, p) + n * p * stats.binom.cdf(c - 2, n - 1, p)
+    answered = np.where(p > 0, accepted / np.maximum(p, 1e-300), n)
+    return tuple(float(x.mean()) for x in (accepted, answered, false * answered, missed * answered))
+
+
+def _run_resampled(spec: SparseVector, p: Floats, false: Floats, missed: Floats) -> Iterable[float]:
+    """Return the same where the threshold is drawn anew after each acceptance, by generating functions.
+
+    A stretch with acceptance probability p ends at its k-th answer with probability p (1 - p)^(k - 1), whose generating function
+    is averaged over m to L(z). Stretches begin at the times with function U = 1 + L + .. + L^(c - 1), and what happens with
+    probability x at each answer has U times the average of x z / (1 - (1 - p) z). Its first n coefficients are read off
+    a circle whose radius damps those beyond.
+    """
+    n = spec.n_queries
+    size = 1 << (2 * n).bit_length()
+    radius = DAMPING ** (1 / size)
+    z = radius * np.exp(-2j * math.pi * np.arange(size // 2 + 1) / size)
+    totals = np.zeros((4, len(z)), dtype=np.complex128)
+    for each in zip(p, np.ones_like(p), false, missed, strict=True):
+        totals += np.array(each)[:, None] * (z / (1 - (1 - each[0]) * z)) / len(p)
+    ends = totals[0]
+    begins = (1 - ends**spec.c) / (1 - ends)
+    series = np.fft.irfft(begins * totals, size, axis=1)[:, 1 : n + 1] / radius ** np.arange(1, n + 1)
+    return tuple(float(x) for x in series.sum(axis=1))
