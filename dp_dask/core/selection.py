@@ -22,7 +22,7 @@ class Variant(StrEnum):
 
     PUBLISHED = "published"  # Algorithm 1 of Park, Vinaroz & Jitkrittum (2021), RESAMPLE false
     RESAMPLED = "resampled"  # RESAMPLE true: the threshold's noise is drawn anew after each acceptance
-    SPLIT = "split"  # the shares of epsilon that make the comparison's variance least (Lyu, Su & Li 2017, section 4.2)
+    SPLIT = "split"  # the shares of epsilon that make the comparison's variance least (Lyu, Su & Li 2017)
     ONE_SIDED = "one_sided"  # the same shares, geometric noise
 
 

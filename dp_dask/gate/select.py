@@ -25,8 +25,8 @@ def selection_scale(spec: TopC) -> NoiseScale:
     P(g) in proportion to exp(-g / s) on g = 0, 1, ..; the c indices with the smallest q_t - G_t are told, of equal ones the
     lower index first.
 
-    Theorem: they, in order, are (2 c D / s)-differentially private. (For c = 1 and noise
-    on the reals it is permute-and-flip: McKenna & Sheldon 2020, Ding et al. 2021. One-shot: Qiao, Su & Zhang 2021.)
+    Theorem: they, in order, are (2 c D / s)-differentially private. (For c = 1 and noise on the reals it is permute-and-flip:
+    McKenna & Sheldon 2020, Ding et al. 2021. Choosing c in one go: Qiao, Su & Zhang 2021.)
     Proof: let q, q' be neighbours' distances. Fix the winners in order and map the noise g to g' by g_i' = g_i + q_i' - q_i + D
     for the winners i and g_j' = g_j for the others. Then g_i <= g_i' <= g_i + 2 D, so that g' is noise that can be drawn, and
     P(g) <= exp(2 D / s) P(g') in each of the c places that changed. On q' every winner has q_i' - g_i' = q_i - g_i - D: their
@@ -34,9 +34,9 @@ def selection_scale(spec: TopC) -> NoiseScale:
     included. The map is one-to-one, hence the probability of these winners on q is at most exp(2 c D / s) times that on q'.
     Which simulations failed is the same for q and q', and they take no part.
 
-    Hence s = 2 c D / epsilon. For a rho see ``gumbel_scale``. Raises ConfigError where the scale is above 2^50 grid units.
+    Hence s = 2 c D / epsilon. For a rho see ``gumbel_scale``. Raises ConfigError where the scale is above 2^49 grid units.
     """
-    if spec.nominal_scale > MAX_SCALE / 2:
+    if spec.nominal_scale > MAX_SCALE:
         msg = (
             f"c {spec.c}, sensitivity {spec.sensitivity} and {spec.loss} need noise beyond 2^49 grid units; "
             f"use a coarser grid of distances, raise {spec.loss.unit} or lower c"

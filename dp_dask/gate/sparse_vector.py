@@ -16,7 +16,7 @@ from dp_dask.gate.noise import Noise, NoiseScale, draw_geometric, draw_laplace, 
 __all__ = ["SparseVector", "State", "Variant", "answer", "begin", "check_distances", "draw", "feed", "outcome", "scales"]
 
 Ints = NDArray[np.int64]
-MAX_SCALE = 2.0**50  # a draw beyond 2^61 then has a probability below exp(-2^11): sums with distances stay in int64
+MAX_SCALE = 2.0**49  # a draw beyond 2^61 then has a probability below exp(-2^12): sums with distances stay in int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def scales(spec: SparseVector) -> tuple[NoiseScale, NoiseScale]:
     its P(k) is in proportion to exp(k / scale), k - v <= 0 with k, and elsewhere P(k) is 0. (Geometric noise itself has
     not: P(k - v) is 0 where k < v. With it nothing is private.)
 
-    Theorem (Lyu, Su & Li 2017, theorem 2, here for whole numbers and one-sided noise): where M is drawn once, the answers are
+    Theorem (Lyu, Su & Li 2017; here for whole numbers and one-sided noise): where M is drawn once, the answers are
     (D / s + 2 c D / r)-differentially private.
     Proof: let q, q' be neighbours' distances, F(a) = P(V <= a), and h(m) the probability of the given answers on q for M = m,
     which is the product of F(threshold + m - q_t) over the accepted t and of 1 - F(threshold + m - q_t) over the rejected ones.
@@ -64,10 +64,10 @@ def scales(spec: SparseVector) -> tuple[NoiseScale, NoiseScale]:
     make s = (c + 1) D / epsilon, respectively 2 c D / epsilon, and r = 2 s for Algorithm 1 of Park, Vinaroz & Jitkrittum (2021).
     The losses are OpenDP's map, rounded outwards, of the sensitivities n D and 2 c D.
 
-    Raises ConfigError where a scale is above 2^50 grid units.
+    Raises ConfigError where a scale is above 2^49 grid units.
     """
     first, second = spec.shares
-    if max(spec.nominal_scales) > MAX_SCALE / 2:
+    if max(spec.nominal_scales) > MAX_SCALE:
         msg = (
             f"c {spec.c}, sensitivity {spec.sensitivity} and epsilon {spec.epsilon} need noise beyond 2^49 grid units; "
             "use a coarser grid of distances, raise epsilon or lower c"
