@@ -10,10 +10,7 @@ against each other.
 
 from __future__ import annotations
 
-import importlib
 import math
-import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +21,11 @@ from dp_dask import log_partition
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.moments import PartialMoments
+from dp_dask.core.references import import_object, is_reference
 
 __all__ = ["ScalarFamily", "SeveralSums", "is_reference", "load_class", "wrap"]
 
 Floats = NDArray[np.float64]
-REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 NEEDED = ("parameters", "support", "cdf", "statistic")
 BISECTIONS = 80
 PIECES = 512  # of the bounds, for rough moments
@@ -37,27 +34,9 @@ FARTHEST_MEAN = 30.0  # widths of t inside the bounds, that its mean may lie off
 FURTHEST = 1e12
 
 
-def is_reference(name: str) -> bool:
-    """Tell a user's family, module:Class, from the name of one that ships."""
-    return REFERENCE.fullmatch(name) is not None
-
-
 def load_class(reference: str, folder: Path) -> type[Any]:
     """Import the class, with the pipeline file's folder on the path; raises ValueError where it is not there or not whole."""
-    module_name, _, name = reference.partition(":")
-    kind = ""
-    sys.path.insert(0, str(folder))
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # noqa: BLE001  (a user's file may fail in any way)
-        kind = f"{type(error).__name__}: {error}"
-    finally:
-        sys.path.remove(str(folder))
-    if kind:
-        where = "beside the pipeline file, on PYTHONPATH or installed"
-        msg = f"{reference!r} cannot be imported ({kind}); it is module:Class, the module {where}"
-        raise ValueError(msg)
-    found: Any = getattr(module, name, None)
+    found = import_object(reference, folder, "module:Class")
     missing = [each for each in NEEDED if not hasattr(found, each)]
     if not isinstance(found, type) or missing:
         msg = f"{reference!r}: a family is a class with {', '.join(NEEDED)}; missing: {', '.join(missing) or 'the class'}"
