@@ -24,7 +24,7 @@ def mapping(theta, n, rng):
 mapping.parameters, mapping.columns = ("a", "b"), ["x", "y"]
 
 def flat(theta, n, rng):
-    return Simulated.of_counts(np.arange(len(theta)), {"x": np.ones(len(theta) * (len(theta) - 1) // 2)})
+    return Simulated(np.arange(len(theta)), {"x": np.ones(len(theta) * (len(theta) - 1) // 2)})
 flat.parameters, flat.columns, flat.decides_n = ("a",), ("x",), True
 
 def bare(theta, n, rng):

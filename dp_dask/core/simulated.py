@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,58 +21,73 @@ Size = int | Ints | None  # records a data set: the same for all, one number eac
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulated:
-    """Records of ``size`` data sets: record r belongs to data set ``dataset[r]``, which ascends; one array [k] a column.
+    """Records of many data sets, flat: ``counts`` [size] tells how many each has, ``values`` holds one array [k] a column.
 
-    A data set may have any number of records, none too.
+    The records stand in the data sets' order, k of them in all. A data set may have any number of records, none too.
     """
 
-    size: int
-    dataset: Ints
+    counts: Ints
     values: dict[str, Floats]
 
     @classmethod
-    def of_counts(cls, counts: Ints, values: dict[str, Floats]) -> Simulated:
-        """Make it from the number of records in each data set [size], the records in the data sets' order."""
-        return cls(len(counts), np.repeat(np.arange(len(counts)), counts), values)
-
-    @classmethod
-    def of_dense(cls, values: dict[str, Floats]) -> Simulated:
+    def of_dense(cls, values: dict[str, NDArray[Any]]) -> Simulated:
         """Make it from arrays [size, n], one a column: every data set has n records; TypeError where they hold no numbers."""
         first = next(iter(values.values()))
         for name, each in values.items():
             if each.dtype.kind not in NUMERIC:
                 msg = f"{name} is of type {each.dtype}; it must hold numbers"
                 raise TypeError(msg)
-        flat = {name: np.asarray(each, dtype=np.float64).reshape(-1) for name, each in values.items()}
-        return cls.of_counts(np.full(len(first), first.shape[1]), flat)
+        return cls(
+            np.full(len(first), first.shape[1]),
+            {name: np.asarray(each, dtype=np.float64).reshape(-1) for name, each in values.items()},
+        )
+
+    @classmethod
+    def of_records(cls, size: int, dataset: Ints, values: dict[str, Floats]) -> Simulated:
+        """Make it from the data set of each record [k]; raises ValueError unless that ascends within 0 .. size - 1."""
+        if len(dataset) and (dataset[0] < 0 or dataset[-1] >= size or np.any(dataset[1:] < dataset[:-1])):
+            msg = f"the data sets of the records must ascend, from 0 or later to {size - 1} or before"
+            raise ValueError(msg)
+        return cls(np.bincount(dataset, minlength=size), values)
 
     @property
-    def counts(self) -> Ints:
-        """The number of records in each data set [size]."""
-        return np.diff(np.searchsorted(self.dataset, np.arange(self.size + 1)))
+    def size(self) -> int:
+        """The number of data sets."""
+        return len(self.counts)
+
+    @property
+    def dataset(self) -> Ints:
+        """The data set of each record [k], ascending; made anew each time."""
+        return np.repeat(np.arange(self.size), self.counts)
 
     def dense(self, column: str) -> Floats:
         """Return a column as [size, n]; raises ValueError where data sets differ in their number of records."""
-        counts = self.counts
-        if self.size and counts.min() != counts.max():
-            msg = f"data sets have between {counts.min()} and {counts.max()} records; only equal numbers make a dense array"
+        if self.size and self.counts.min() != self.counts.max():
+            told = f"between {self.counts.min()} and {self.counts.max()} records"
+            msg = f"data sets have {told}; only equal numbers make a dense array"
             raise ValueError(msg)
-        return self.values[column].reshape(self.size, int(counts[0]) if self.size else 0)
+        return self.values[column].reshape(self.size, int(self.counts[0]) if self.size else 0)
 
     def where(self, kept: NDArray[np.bool_]) -> Simulated:
         """Keep the records of some data sets [size], and of the others none."""
-        records = kept[self.dataset]
-        return Simulated(self.size, self.dataset[records], {name: each[records] for name, each in self.values.items()})
+        records = np.repeat(kept, self.counts)
+        return Simulated(self.counts * kept, {name: each[records] for name, each in self.values.items()})
 
     @classmethod
     def assemble(cls, size: int, columns: Sequence[str], parts: Sequence[tuple[Ints, Simulated]]) -> Simulated:
-        """Put parts together: data set i of a part becomes data set ``index[i]`` of ``size``; what no part names is empty."""
-        dataset = np.concatenate([np.empty(0, dtype=np.int64), *(index[part.dataset] for index, part in parts)])
+        """Put parts together: data set i of a part becomes data set ``index[i]`` of ``size``; what no part names is empty.
+
+        A data set may have its records in one part only.
+        """
+        index = np.concatenate([np.empty(0, dtype=np.int64), *(index for index, _ in parts)])
+        if len(parts) == 1 and np.array_equal(index, np.arange(size)):
+            return parts[0][1]
+        counts = np.concatenate([np.empty(0, dtype=np.int64), *(part.counts for _, part in parts)])
         values = {name: np.concatenate([np.empty(0), *(part.values[name] for _, part in parts)]) for name in columns}
-        if np.all(dataset[1:] >= dataset[:-1]):
-            return cls(size, dataset, values)
-        order = np.argsort(dataset, kind="stable")
-        return cls(size, dataset[order], {name: each[order] for name, each in values.items()})
+        if np.any(index[1:] < index[:-1]):
+            order = np.argsort(np.repeat(index, counts), kind="stable")
+            values = {name: each[order] for name, each in values.items()}
+        return cls(np.bincount(index, weights=counts, minlength=size).astype(np.int64), values)
 
 
 def record_counts(n: Size, size: int) -> Ints:

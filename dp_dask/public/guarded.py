@@ -151,7 +151,7 @@ def _judged(made: object, columns: tuple[str, ...], size: int) -> Simulated | st
         return f"returned what cannot be read: {tell(error)}"
 
 
-def _checked(made: object, columns: tuple[str, ...], size: int) -> Simulated | str:  # noqa: PLR0911  (one return a fault)
+def _checked(made: object, columns: tuple[str, ...], size: int) -> Simulated | str:
     """Return what a call returned where it is data sets in the right form, else what is wrong with it."""
     if not isinstance(made, Simulated):
         return f"returned {type(made).__name__}, not Simulated"
@@ -159,16 +159,14 @@ def _checked(made: object, columns: tuple[str, ...], size: int) -> Simulated | s
         return f"returned {made.size} data sets for {size} rows of theta"
     if set(made.values) != set(columns):
         return f"returned the columns {', '.join(made.values) or '(none)'}; declared are {', '.join(columns)}"
-    dataset = np.asarray(made.dataset)
-    if dataset.ndim != 1 or dataset.dtype.kind not in "iu":
-        return f"returned dataset of type {dataset.dtype} and shape {dataset.shape}; it must be whole numbers [records]"
-    if len(dataset) and (dataset[0] < 0 or dataset[-1] >= size or np.any(dataset[1:] < dataset[:-1])):
-        return f"returned dataset that does not ascend from 0 or later to {size - 1} or before"
+    counts = np.asarray(made.counts)
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or np.any(counts < 0):
+        return f"returned counts of type {counts.dtype} and shape {counts.shape}; they must be whole numbers, 0 or more"
     values = {name: np.asarray(made.values[name]) for name in columns}
     for name, each in values.items():
-        if each.shape != dataset.shape or each.dtype.kind not in NUMERIC:
-            return f"returned {name} of type {each.dtype} and shape {each.shape}; it must be numbers of shape {dataset.shape}"
-    return Simulated(size, dataset.astype(np.int64, copy=False), {k: v.astype(np.float64, copy=False) for k, v in values.items()})
+        if each.shape != (counts.sum(),) or each.dtype.kind not in NUMERIC:
+            return f"returned {name} of type {each.dtype} and shape {each.shape}; it must be numbers of shape ({counts.sum()},)"
+    return Simulated(counts.astype(np.int64, copy=False), {k: v.astype(np.float64, copy=False) for k, v in values.items()})
 
 
 def _faults(made: Simulated, n: Size) -> dict[int, str]:

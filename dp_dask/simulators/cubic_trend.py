@@ -36,7 +36,7 @@ class CubicTrend:
         dataset = np.repeat(np.arange(len(theta)), counts)
         day = np.arange(len(dataset)) - (np.cumsum(counts) - counts)[dataset]
         a0, a1, a2, a3 = theta.T[:, dataset]
-        return Simulated(len(theta), dataset, {"day": day.astype(np.float64), "y": a0 + day * (a1 + day * (a2 + day * a3))})
+        return Simulated(counts, {"day": day.astype(np.float64), "y": a0 + day * (a1 + day * (a2 + day * a3))})
 
 
 plugin = CubicTrend

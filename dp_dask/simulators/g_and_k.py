@@ -39,8 +39,8 @@ class GAndK:
         """Transform standard normal variables."""
         check_theta(theta, self.parameters, self.domains)
         counts = record_counts(n, len(theta))
-        dataset = np.repeat(np.arange(len(theta)), counts)
-        return Simulated(len(theta), dataset, {"x": self.quantile(theta[dataset], rng.standard_normal(len(dataset)))})
+        z = rng.standard_normal(counts.sum())
+        return Simulated(counts, {"x": self.quantile(np.repeat(theta, counts, axis=0), z)})
 
     def quantile(self, theta: Floats, z: Floats) -> Floats:
         """The quantile [..] at the standard normal quantile z [..] for theta [.., 4]."""

@@ -64,7 +64,7 @@ class Sir:
             weekly[:, day // WEEK] += new
         cases = rng.binomial(weekly, self.reported)
         week = np.repeat(np.tile(np.arange(self.weeks, dtype=np.float64), len(theta)), cases.reshape(-1))
-        return Simulated.of_counts(cases.sum(axis=1), {"week": week})
+        return Simulated(cases.sum(axis=1), {"week": week})
 
 
 plugin = Sir

@@ -62,14 +62,14 @@ class Tuberculosis:
             refuse_size(n, "an outbreak")
             watched = watch(theta, rng)
             cases = {"cluster": watched.cluster.astype(np.float64), "month": watched.month.astype(np.float64)}
-            return Simulated.of_counts(watched.counts, cases)
+            return Simulated(watched.counts, cases)
         counts = record_counts(n, len(theta))
         of_outbreaks = np.repeat(theta, counts, axis=0)
         rows = [np.empty((0, len(NAMES)))]
         for i in range(0, len(of_outbreaks), AT_ONCE):
             watched = watch(of_outbreaks[i : i + AT_ONCE], rng)
             rows.append(summarise(watched.counts, watched.cluster, watched.month))
-        return Simulated.of_counts(counts, dict(zip(NAMES, np.concatenate(rows).T, strict=True)))
+        return Simulated(counts, dict(zip(NAMES, np.concatenate(rows).T, strict=True)))
 
 
 plugin = Tuberculosis

@@ -53,8 +53,9 @@ class UniformMixture:
             raise ValueError(msg)
         counts = record_counts(n, len(theta))
         of_component = rng.multinomial(counts, theta / total)
-        start = np.repeat(np.tile(np.arange(self.components, dtype=np.float64), len(theta)), of_component.reshape(-1))
-        return Simulated.of_counts(counts, {"x": start + rng.random(len(start))})
+        x = np.repeat(np.tile(np.arange(self.components, dtype=np.float64), len(theta)), of_component.reshape(-1))
+        x += rng.random(len(x))
+        return Simulated(counts, {"x": x})
 
 
 plugin = UniformMixture

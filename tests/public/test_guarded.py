@@ -52,7 +52,7 @@ def infinite(x, is_bad, theta, rng):
 def one_short(x, is_bad, theta, rng):
     keep = np.ones(x.shape, dtype=bool)
     keep[is_bad, -1] = False
-    return Simulated(len(x), np.nonzero(keep)[0], {"x": x[keep]})
+    return Simulated(keep.sum(axis=1), {"x": x[keep]})
 
 def fork_and_return(x, is_bad, theta, rng):
     os.fork()
@@ -82,10 +82,13 @@ flat = at(lambda x, b, t, r: x[:, 0])
 fewer = at(lambda x, b, t, r: x[1:])
 columns = at(lambda x, b, t, r: {"y": x})
 ragged = at(lambda x, b, t, r: {"x": x, "y": x[:, 1:]})
-unsorted = at(lambda x, b, t, r: Simulated(len(x), np.repeat(np.arange(len(x))[::-1], x.shape[1]), {"x": x.ravel()}))
-beyond = at(lambda x, b, t, r: Simulated(len(x), np.repeat(np.arange(len(x)) + 1, x.shape[1]), {"x": x.ravel()}))
-hollow = at(lambda x, b, t, r: Simulated(len(x), None, None))
-unsendable = at(lambda x, b, t, r: Simulated(len(x), lambda: 0, {}))
+unsorted = at(lambda x, b, t, r: Simulated.of_records(len(x), np.repeat(np.arange(len(x))[::-1], x.shape[1]), {"x": x.ravel()}))
+beyond = at(lambda x, b, t, r: Simulated.of_records(len(x), np.repeat(np.arange(len(x)) + 1, x.shape[1]), {"x": x.ravel()}))
+hollow = at(lambda x, b, t, r: Simulated(np.full(len(x), 5), None))
+short_column = at(lambda x, b, t, r: Simulated(np.full(len(x), 5), {"x": x.ravel()[1:]}))
+negative = at(lambda x, b, t, r: Simulated(np.full(len(x), -5), {"x": x.ravel()}))
+fractional = at(lambda x, b, t, r: Simulated(np.full(len(x), 5.0), {"x": x.ravel()}))
+unsendable = at(lambda x, b, t, r: Simulated(lambda: 0, {}))
 nans, infinites, shorts, spoils = at(nan), at(infinite), at(one_short), at(spoil_theta)
 forks, chances, hangs = at(fork_and_return), at(by_chance), at(hang)
 hard_exits = at(lambda x, b, t, r: os._exit(7))
@@ -138,7 +141,10 @@ SIMULATOR_FAULTS = {
     "fewer": "ValueError: returned shapes x .0, 5.; each column",
     "columns": "returned the columns y; declared are x",
     "ragged": "ValueError: returned shapes x .1, 5., y .1, 4.",
-    "beyond": "returned dataset that does not ascend from 0 or later to 0 or before",
+    "beyond": "ValueError: the data sets of the records must ascend, from 0 or later to 0 or before",
+    "short_column": r"returned x of type float64 and shape .4,.; it must be numbers of shape .5,.",
+    "negative": "returned counts of type int64",
+    "fractional": "returned counts of type float64",
     "hollow": "returned",
     "unsendable": "returned",
     "nans": "returned a x that is not a finite number",
@@ -222,7 +228,7 @@ def test_every_kind_of_n_reaches_the_right_rows():
         def simulate(self, theta, n, rng):  # noqa: ARG002
             if np.any(theta > 10):
                 raise ValueError
-            return Simulated.of_counts(n, {"x": np.repeat(theta[:, 0], n)})
+            return Simulated(n, {"x": np.repeat(theta[:, 0], n)})
 
     found = guarded(Ragged(), THETA, n, np.random.default_rng(1), policy="reject")
     assert found.simulated.counts.tolist() == [0 if i in BAD else i + 1 for i in range(8)]

@@ -212,7 +212,7 @@ def test_an_epidemic_has_the_exact_law_of_the_chain_binomial():
 
 
 def test_simulated_data_sets_of_unequal_size_are_not_dense():
-    ragged = Simulated.of_counts(np.array([2, 0, 1]), {"x": np.array([1.0, 2.0, 3.0])})
+    ragged = Simulated(np.array([2, 0, 1]), {"x": np.array([1.0, 2.0, 3.0])})
     assert ragged.dataset.tolist() == [0, 0, 2]
     assert ragged.counts.tolist() == [2, 0, 1]
     with pytest.raises(ValueError, match="between 0 and 2 records"):
