@@ -93,7 +93,8 @@ def run(rates: Floats, rng: np.random.Generator) -> tuple[Ints, Ints, Any, Any]:
     """Run each outbreak of ``rates`` [B, 7]; return the four arrays of ``Watched``.
 
     The burn-in lasts twice the time until each kind has once had its hosts in balance, looked at once a year, and at least 15
-    years. One uniform chooses the event and, by what is left of it, the host.
+    years. One uniform chooses the event, what is left of it the host, and what is left again whether
+    a new host complies or a removed one is observed: 40 bits of 53 remain for that.
     """
     size = len(rates)
     counts, start = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
@@ -116,17 +117,24 @@ def run(rates: Floats, rng: np.random.Generator) -> tuple[Ints, Ints, Any, Any]:
             u = rng.random() * total
             if u < births:
                 if u < beta:
+                    left = u / beta
                     cluster = clusters
                     clusters += 1
                 elif u < births0:
-                    cluster = hosts[0, min(int((u - beta) / a0), n0 - 1)]
+                    left = (u - beta) / a0
+                    slot = min(int(left), n0 - 1)
+                    left -= slot
+                    cluster = hosts[0, slot]
                 else:
-                    cluster = hosts[1, min(int((u - births0) / a1), n1 - 1)]
+                    left = (u - births0) / a1
+                    slot = min(int(left), n1 - 1)
+                    left -= slot
+                    cluster = hosts[1, slot]
                 if max(n0, n1) == hosts.shape[1]:
                     more = np.empty((2, 2 * hosts.shape[1]), dtype=np.int32)
                     more[:, : hosts.shape[1]] = hosts
                     hosts = more
-                if rng.random() < COMPLIANT:
+                if left < COMPLIANT:
                     hosts[0, n0] = cluster
                     n0 += 1
                 else:
@@ -134,18 +142,22 @@ def run(rates: Floats, rng: np.random.Generator) -> tuple[Ints, Ints, Any, Any]:
                     n1 += 1
             else:
                 if n0 > 0 and (u < removals0 or n1 == 0):
-                    slot = min(int((u - births) / d0), n0 - 1)
+                    left = (u - births) / d0
+                    slot = min(int(left), n0 - 1)
+                    left -= slot
                     n0 -= 1
                     cluster = hosts[0, slot]
                     hosts[0, slot] = hosts[0, n0]
                 elif n1 > 0:
-                    slot = min(int((u - removals0) / d1), n1 - 1)
+                    left = (u - removals0) / d1
+                    slot = min(int(left), n1 - 1)
+                    left -= slot
                     n1 -= 1
                     cluster = hosts[1, slot]
                     hosts[1, slot] = hosts[1, n1]
                 else:  # u was rounded up to the total, and nobody is there to be removed
                     continue
-                if time >= watch and rng.random() < OBSERVED:
+                if time >= watch and left < OBSERVED:
                     if n_found == found.shape[1]:
                         more = np.empty((2, 2 * n_found), dtype=np.int32)
                         more[:, :n_found] = found
