@@ -93,7 +93,7 @@ class GridPosterior:
         """Return P(parameter <= theta), the rank of theta among infinitely many draws."""
         v = self.prior.coordinate(np.array([theta]))
         share = np.clip((v - self.cells.left) / (self.cells.right - self.cells.left), 0, 1)
-        return float(self.weights @ share)
+        return min(float(self.weights @ share), 1.0)  # the weights sum to 1 within rounding
 
     @property
     def theta(self) -> Floats:

@@ -57,7 +57,7 @@ class PlanePosterior:
     def probability(self, event: Callable[[Floats], NDArray[np.bool_]]) -> float:
         """Return P(event(v)), event mapping [k, 2] to [k]: the rank of a quantity q(v) at v0 is that of q(v) <= q(v0)."""
         v, weights = self.nodes()
-        return float(weights @ event(v))
+        return min(float(weights @ event(v)), 1.0)  # the weights sum to 1 within rounding
 
     def cdf(self, value: float, axis: int) -> float:
         """Return P(v_axis <= value)."""
