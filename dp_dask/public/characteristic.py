@@ -11,10 +11,11 @@ from scipy import fft
 
 from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.observation import Observation
+from dp_dask.public.private_n import private_counts
 
 __all__ = [
-    "Ranges", "damping", "frequencies", "log_peak", "n_largest", "of_noise", "of_record", "of_sum", "power", "private_counts",
-    "turned", "undamped",
+    "Ranges", "damping", "frequencies", "log_peak", "n_largest", "of_noise", "of_record", "of_sum", "power", "turned",
+    "undamped",
 ]  # fmt: skip
 
 Floats = NDArray[np.float64]
@@ -157,8 +158,8 @@ def of_sum(observation: Observation, phi: Complexes) -> Complexes:
     if n is not None:
         return power(phi, n)
     if observation.law is Gaussian:
-        first, weights = private_counts(observation)
-        return power(phi, first) * _polynomial(weights, phi)
+        counts, logs = private_counts(observation)
+        return power(phi, int(counts[0])) * _polynomial(np.exp(logs - logs.max()), phi)
     with np.errstate(all="ignore"):
         count = observation.count or 0
         weight, scale = observation.statistic.count_weight, observation.scale
@@ -175,19 +176,6 @@ def of_sum(observation: Observation, phi: Complexes) -> Complexes:
         below = np.where(np.abs(base - ratio) < 1e-6 * ratio / (k + 1), (k + 1) * before, below)
         above = max(g, a0) * following / (1 - a0 * g * phi)
         return math.exp(-rest / scale) * below + math.exp(-(weight - rest) / scale) * above
-
-
-def private_counts(observation: Observation) -> tuple[int, Floats]:
-    """Return the first n that Gaussian noise of the count and the prior leave any weight, and the weights from there on.
-
-    Together they are normal in n, with the noise's own sd and a mean that the geometric prior moves. The largest weight is 1.
-    """
-    count, weight, noise = observation.count or 0, observation.statistic.count_weight, observation.noise
-    log_g = 0.0 if observation.expected_n is None else -math.log1p(1 / observation.expected_n)
-    middle = max(count / weight + noise.scale**2 / weight**2 * log_g, 0.0)
-    n = np.arange(max(math.floor(middle - noise.reach / weight), 0), math.ceil(middle + noise.reach / weight) + 1)
-    log_weights = noise.decay(count - weight * n.astype(np.float64), count - weight * n[0]) + (n - n[0]) * log_g
-    return int(n[0]), np.exp(log_weights - log_weights.max())
 
 
 def _polynomial(coefficients: Floats, phi: Complexes) -> Complexes:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from dp_dask.public.joint import JointObservation
-from dp_dask.public.noise_law import Gaussian
+from dp_dask.public.private_n import private_counts, window
 
-__all__ = ["inside_counts", "log_weights", "private_counts"]
+__all__ = ["inside_counts", "log_weights"]
 
 Floats = NDArray[np.float64]
 
@@ -20,20 +18,7 @@ def inside_counts(observation: JointObservation) -> Floats:
     """Return the numbers m of records inside that the noisy counts leave possible, consecutive."""
     weight, noise = observation.statistic.inside_weight, observation.noise
     largest = observation.n if observation.n is not None else int(private_counts(observation)[0][-1])
-    return _window(observation.y[-1] / weight, noise.reach / weight, largest)
-
-
-def private_counts(observation: JointObservation) -> tuple[Floats, Floats]:
-    """Return the n that the noisy count of all leaves possible, consecutive, and the log of prior times noise density of each."""
-    weight, count, noise = observation.statistic.count_weight, observation.count or 0, observation.noise
-    log_g = 0.0 if observation.expected_n is None else -math.log1p(1 / observation.expected_n)
-    centre = count / weight
-    if isinstance(noise, Gaussian):  # its product with the geometric prior is normal about another mean
-        centre += (noise.scale / weight) ** 2 * log_g
-    elif -log_g * noise.scale >= weight:  # the prior falls faster than the noise rises: 0 is likeliest
-        centre = 0.0
-    n = _window(centre, noise.reach / weight, math.inf)
-    return n, n * log_g + noise.decay(count - weight * n)
+    return window(observation.y[-1] / weight, noise.reach / weight, largest)
 
 
 def log_weights(observation: JointObservation, m: Floats, inside: Floats, outside: Floats) -> Floats:
@@ -55,9 +40,3 @@ def log_weights(observation: JointObservation, m: Floats, inside: Floats, outsid
 
 def _log_choose(n: Floats | float, m: Floats) -> Floats:
     return np.asarray(special.gammaln(n + 1) - special.gammaln(m + 1) - special.gammaln(np.maximum(n - m, 0) + 1))
-
-
-def _window(centre: float, reach: float, largest: float) -> Floats:
-    """Return the whole numbers from 0 to ``largest`` that are near the centre, or near the end that is nearest to it."""
-    nearest = min(max(centre, 0.0), largest)
-    return np.arange(max(math.floor(nearest - reach), 0), min(math.ceil(nearest + reach), largest) + 1, dtype=np.float64)

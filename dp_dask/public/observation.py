@@ -38,6 +38,7 @@ class Counted(Noisy):
 
     n: int | None
     count: int | None
+    expected_n: float | None
     statistic: BoundedSum | TableSum
 
     @property

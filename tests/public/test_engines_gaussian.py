@@ -15,10 +15,11 @@ from scipy import special
 from dp_dask.core.bounds import Outside
 from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import InferenceError
-from dp_dask.public.characteristic import frequencies, of_sum, private_counts
+from dp_dask.public.characteristic import frequencies, of_sum
 from dp_dask.public.engines import augment, edgeworth, gibbs, guide, lattice
 from dp_dask.public.infer import infer
 from dp_dask.public.noise_law import Gaussian
+from dp_dask.public.private_n import private_counts
 from dp_dask.public.trials import Trial
 from dp_dask.public.zoom import find_cells
 

@@ -29,10 +29,10 @@ from dp_dask.private.sums import sum_batch
 from dp_dask.public.calibration import gamma, gamma_p_value, ranks, uniformity
 from dp_dask.public.engines import lattice_inside
 from dp_dask.public.infer import infer
-from dp_dask.public.inside_counts import private_counts
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.noise_law import Gaussian, Laplace
 from dp_dask.public.observe import planned
+from dp_dask.public.private_n import private_counts
 from dp_dask.public.simulation import expected_widths, simulate
 
 REPLACE, ADD_REMOVE = Neighbours.REPLACE, Neighbours.ADD_REMOVE

@@ -18,6 +18,7 @@ from scipy import special
 from dp_dask.errors import InferenceError
 from dp_dask.public.engines import CHAINS, Inference
 from dp_dask.public.joint import JointObservation
+from dp_dask.public.private_n import private_counts
 from dp_dask.public.spread import spread
 
 __all__ = ["Batch", "Particles", "Proposal", "effective_size", "plugin", "propose", "weigh", "weigh_batch"]
@@ -212,14 +213,9 @@ def _draw_n(rng: np.random.Generator, observation: JointObservation, size: int) 
     """Return n for each particle, where it is private drawn from its law given the noisy count, so that it needs no weight."""
     if observation.n is not None:
         return np.full(size, observation.n, dtype=np.int64)
-    weight, count, noise = observation.statistic.count_weight, observation.count or 0, observation.noise
-    reach = noise.reach / weight
-    n = np.arange(max(math.floor(count / weight - reach), 0), max(math.ceil(count / weight + reach), 0) + 1)
-    log_p = noise.decay(count - weight * n.astype(np.float64))
-    if observation.expected_n is not None:
-        log_p = log_p - n * math.log1p(1 / observation.expected_n)
+    n, log_p = private_counts(observation)
     p = np.exp(log_p - log_p.max())
-    return rng.choice(n, size, p=p / p.sum())
+    return rng.choice(n.astype(np.int64), size, p=p / p.sum())
 
 
 def _coordinates(prior: Any, size: int, rng: np.random.Generator) -> Floats:

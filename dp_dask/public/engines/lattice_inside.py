@@ -19,9 +19,10 @@ from dp_dask.errors import InferenceError
 from dp_dask.public import grid, zoom
 from dp_dask.public.characteristic import of_record, turned, undamped
 from dp_dask.public.engines import Inference, first_guide, independent
-from dp_dask.public.inside_counts import inside_counts, log_weights, private_counts
+from dp_dask.public.inside_counts import inside_counts, log_weights
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import gather
+from dp_dask.public.private_n import private_counts
 
 __all__ = ["AFFORDABLE", "log_likelihood", "plugin"]
 
