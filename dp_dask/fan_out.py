@@ -22,6 +22,7 @@ __all__ = ["on_client", "over"]
 
 FEWEST = 8  # batches: fewer take less time than a cluster to start
 AHEAD = 2  # batches for each thread that may wait or run at once: results and arguments are held for no more
+FETCH = 5.0  # seconds for which a result's first transfer is waited for; Dask itself seeks a dead worker for minutes
 
 
 @contextmanager
@@ -65,13 +66,24 @@ def on_client(client: Client, function: Callable[[Any], Any], items: Sequence[An
 
 def _result(future: Future, stall_timeout: float) -> Any:
     """Wait for one result; what befalls the cluster is told apart from what the function raises."""
-    from distributed import CancelledError, KilledWorker  # noqa: PLC0415  (heavy: not for --help)
+    from distributed import CancelledError, KilledWorker, wait  # noqa: PLC0415  (heavy: not for --help)
     from distributed.comm import CommClosedError  # noqa: PLC0415
 
     kind = ""
     try:
-        return future.result(timeout=stall_timeout)
+        wait(future, timeout=stall_timeout)
+        return _fetch(future, stall_timeout)
     except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
         kind = type(error).__name__
     msg = f"the cluster lost simulations ({kind}); releases made before are kept and not charged again: run again"
     raise ClusterError(msg)
+
+
+def _fetch(future: Future, stall_timeout: float) -> Any:
+    """Fetch a result, asking anew where no answer comes: one sought at a worker that just died is elsewhere by then."""
+    patience = FETCH
+    while patience < stall_timeout:
+        with suppress(TimeoutError):
+            return future.result(timeout=patience)
+        patience *= 2
+    return future.result(timeout=stall_timeout)
