@@ -17,9 +17,11 @@ from dp_dask.core.privacy import Neighbours
 __all__ = ["TableSum", "make_table", "with_inside_count"]
 
 Floats = NDArray[np.float64]
-MOST_COORDINATES = 6
-EXACT_SQUARES = 2**29  # the squares of 6 differences below twice as much add up to less than 2^63
-PAIRS = 2**18  # of columns, looked at together
+MOST_COORDINATES = 256
+FEW_COORDINATES = 6  # of which the sensitivity is cheap whatever the table
+MOST_STEPS = 2**31  # of looking at every pair of columns, or every pattern of signs
+EXACT_ROOT = 2**30  # values times the root of their number, below which squared differences add up to less than 2^63
+PAIRS = 2**20  # of columns' coordinates, looked at together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class TableSum:
         if self.rows.shape[1] != self.cells.count or self.count_weight < 0:
             msg = "each coordinate of a table needs one integer for each cell, and count_weight must not be negative"
             raise ValueError(msg)
+        if len(self.table) > FEW_COORDINATES:
+            _check_size(self.table)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -77,16 +81,14 @@ class TableSum:
         record is replaced, and (count, sum) by at most weight + max |c|_1 when one is added or removed. Proof: the sum is
         over records, so all terms but one cancel, and every contribution is in C, a null's and a truncated record's 0
         included. |v|_1 is the maximum of s . v over sign vectors s, so the first maximum is that of
-        max s . c - min s . c over the 2^d of them: exact, without looking at pairs.
+        max s . c - min s . c over the 2^d of them. That is exact without looking at pairs; pairs of different columns are
+        looked at where there are fewer of them than of signs.
+
+        Corollary: of a partition, each column a one and zeros, 2 and 1 however many cells it has.
         """
-        rows = self.rows
         if neighbours is Neighbours.ADD_REMOVE:
-            return self.count_weight + int(np.abs(rows).sum(axis=0).max())
-        widest = 0
-        for signs in itertools.product((1, -1), repeat=len(rows) - 1):
-            projected = np.array((1, *signs), dtype=np.int64) @ rows
-            widest = max(widest, max(int(projected.max()), 0) - min(int(projected.min()), 0))
-        return widest
+            return self.count_weight + int(np.abs(self.rows).sum(axis=0).max())
+        return _diameter(self.table)
 
     def squared_sensitivity(self, neighbours: Neighbours) -> int:
         """Return the square of the largest L2 change of the released vector between neighbours, in grid units.
@@ -110,19 +112,48 @@ class TableSum:
 
 
 @lru_cache(maxsize=64)
+def _diameter(table: tuple[str, ...]) -> int:
+    """Return the largest L1 distance between columns of the table, 0 among them."""
+    points = _points(table)
+    n_rows, n_points = points.shape
+    if _is_fewer_signs(n_rows, n_points):
+        signs = (np.array((1, *rest), dtype=np.int64) @ points for rest in itertools.product((1, -1), repeat=n_rows - 1))
+        return max(int(projected.max()) - int(projected.min()) for projected in signs)
+    return max(int(np.abs(points[:, i:] - points[:, i : i + 1]).sum(axis=0).max()) for i in range(n_points))
+
+
+@lru_cache(maxsize=64)
 def _squared_diameter(table: tuple[str, ...]) -> int:
     """Return the largest squared distance between columns of the table, 0 among them, by looking at all pairs."""
-    rows = _parse(table)
-    if len(rows) == 1:
-        return (max(int(rows.max()), 0) - min(int(rows.min()), 0)) ** 2
-    points = np.unique(np.append(rows, np.zeros((len(rows), 1), dtype=np.int64), axis=1), axis=1)
-    if np.abs(points).max() >= EXACT_SQUARES:
+    points = _points(table)
+    if len(points) == 1:
+        return int(points.max() - points.min()) ** 2
+    if np.abs(points).max() * math.sqrt(len(points)) >= EXACT_ROOT:
         points = points.astype(object)  # integers of any size
-    widest, step = 0, max(PAIRS // points.shape[1], 1)
+    widest, step = 0, max(PAIRS // points.size, 1)
     for start in range(0, points.shape[1], step):
         d = points[:, start : start + step, None] - points[:, None, start:]
         widest = max(widest, int((d * d).sum(axis=0).max()))
     return widest
+
+
+@lru_cache(maxsize=64)
+def _points(table: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the different columns of the table [coordinate, k], 0 among them."""
+    rows = _parse(table)
+    return np.unique(np.append(rows, np.zeros((len(rows), 1), dtype=np.int64), axis=1), axis=1)
+
+
+def _is_fewer_signs(n_rows: int, n_points: int) -> bool:
+    return n_rows <= FEW_COORDINATES or 2**n_rows <= n_points
+
+
+def _check_size(table: tuple[str, ...]) -> None:
+    """Raise ValueError where the sensitivity of so wide a table would take too long to find."""
+    n_rows, n_points = _points(table).shape
+    if n_rows * n_points**2 > MOST_STEPS:
+        msg = f"a table of {n_rows} coordinates over {n_points} different cells is too large; give fewer of either"
+        raise ValueError(msg)
 
 
 @lru_cache(maxsize=64)

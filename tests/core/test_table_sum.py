@@ -33,13 +33,37 @@ def small(rows, outside=Outside.CLAMP, weight=0):
 
 
 @given(
-    st.integers(1, 3).flatmap(lambda d: st.lists(st.lists(st.integers(-9, 9), min_size=4, max_size=4), min_size=d, max_size=d))
+    st.integers(1, 9).flatmap(lambda d: st.lists(st.lists(st.integers(-9, 9), min_size=4, max_size=4), min_size=d, max_size=d))
 )
 def test_the_sensitivity_is_the_largest_over_all_pairs_of_records(rows):
     possible = [tuple(column) for column in zip(*rows, strict=True)] + [(0,) * len(rows)]
     widest = max(sum(abs(a - b) for a, b in zip(x, y, strict=True)) for x, y in itertools.combinations(possible, 2))
     assert small(rows).sensitivity(REPLACE) == widest
     assert small(rows, weight=5).sensitivity(ADD_REMOVE) == 5 + max(sum(map(abs, x)) for x in possible)
+
+
+def test_the_sensitivity_is_the_same_by_signs_and_by_pairs():
+    """Of many cells signs are fewer, of the same cells in two coordinates more pairs are; both are held to every pair."""
+    rows = np.random.default_rng(2).integers(-500, 500, (8, 300))
+    points = np.append(rows, np.zeros((8, 1), dtype=np.int64), axis=1)
+    widest = max(int(np.abs(points - points[:, i : i + 1]).sum(axis=0).max()) for i in range(301))
+    assert small(rows.tolist()).sensitivity(REPLACE) == widest  # 2^8 signs, 301 columns
+    assert small(np.repeat(rows, 2, axis=0).tolist()).sensitivity(REPLACE) == 2 * widest  # 2^16 signs
+
+
+@pytest.mark.parametrize("d", [2, 7, 100, 256])
+def test_a_partition_moves_by_two_or_one_however_many_its_cells(d):
+    made = small(np.repeat(np.eye(d, dtype=np.int64), 2, axis=1).tolist())
+    assert (made.sensitivity(REPLACE), made.sensitivity(ADD_REMOVE)) == (2, 1)
+    assert (made.squared_sensitivity(REPLACE), made.squared_sensitivity(ADD_REMOVE)) == (2, 1)
+
+
+def test_tables_whose_sensitivity_takes_too_long_are_refused():
+    with pytest.raises(ValueError, match="1 to 256 coordinates"):
+        small(np.eye(257, dtype=np.int64).tolist())
+    rows = np.arange(20_000) * np.arange(1, 8)[:, None]
+    with pytest.raises(ValueError, match="7 coordinates over 20000 different cells is too large; give fewer of either"):
+        small(rows.tolist())
 
 
 @pytest.mark.parametrize("case", TABLES, ids=[case.name for case in TABLES])
