@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.simulated import Simulated
 
-__all__ = ["TOLERANCE", "exact_mmd", "lattice", "lattice_features", "lattice_tail", "median_bandwidth"]
+__all__ = ["TOLERANCE", "exact_mmd", "lattice", "lattice_features", "lattice_tail", "median_bandwidth", "product_lattice"]
 
 Floats = NDArray[np.float64]
 TOLERANCE = 1e-8
@@ -56,6 +56,30 @@ def lattice_features(x: Floats, lower: float, width: float, bandwidth: float, to
     np.cumprod(powers, axis=0, out=powers)
     powers *= np.sqrt(weights)[:, None]
     return np.concatenate([powers.real, powers.imag[1:]])
+
+
+def product_lattice(widths: Floats, bandwidth: float, tolerance: float = TOLERANCE) -> tuple[Floats, Floats, float]:
+    """Return frequencies [m, column], weights [m] and a lower bound for sum_m w_m cos(f_m . r) = exp(-|r|^2 / (2 s^2)).
+
+    The product over columns of their lattices, of which one of each two opposite frequencies stands for both. The smallest
+    weights are left out while they add up to the tolerance at most. A column's sum is at least minus its tail and at most its
+    value at 0, so that the product is at least minus the largest tail times the others' values at 0, less what is left out.
+    """
+    frequencies, weights, tails = np.zeros((1, 0)), np.ones(1), []
+    for width in widths:
+        h, one_sided = lattice(float(width), bandwidth, tolerance)
+        steps = np.arange(1 - len(one_sided), len(one_sided))
+        halves = np.where(steps == 0, one_sided[np.abs(steps)], one_sided[np.abs(steps)] / 2)
+        frequencies = np.column_stack([np.repeat(frequencies, len(steps), axis=0), np.tile(steps * h, len(weights))])
+        weights = np.outer(weights, halves).reshape(-1)
+        tails.append(lattice_tail(float(width), bandwidth, tolerance))
+    at_zero = max(float(weights.sum()), 1.0)
+    middle = len(weights) // 2  # all frequencies 0; those after it are the opposites of those before
+    frequencies, weights = frequencies[middle:], np.append(weights[middle], 2 * weights[middle + 1 :])
+    order = np.argsort(-weights, kind="stable")
+    kept = max(int(np.searchsorted(-np.cumsum(weights[order][::-1])[::-1], -tolerance)), 1)
+    left_out = float(weights[order[kept:]].sum())
+    return frequencies[order[:kept]], weights[order[:kept]], -max(tails) * at_zero * (1 + tolerance) ** len(tails) - left_out
 
 
 def exact_mmd(x: Floats, y: Floats, bandwidth: float) -> float:

@@ -9,7 +9,14 @@ from typing import Any
 
 __all__ = ["load", "names"]
 
-FOLDERS = ("dp_dask.models", "dp_dask.simulators", "dp_dask.private.sources", "dp_dask.public.engines", "dp_dask.clusters")
+FOLDERS = (
+    "dp_dask.models",
+    "dp_dask.simulators",
+    "dp_dask.distances",
+    "dp_dask.private.sources",
+    "dp_dask.public.engines",
+    "dp_dask.clusters",
+)
 
 
 def names(folder: str) -> list[str]:

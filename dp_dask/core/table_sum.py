@@ -14,7 +14,7 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import Cells
 from dp_dask.core.privacy import Neighbours
 
-__all__ = ["TableSum", "make_table", "with_inside_count"]
+__all__ = ["TableSum", "make_table", "tabulate", "with_inside_count"]
 
 Floats = NDArray[np.float64]
 MOST_COORDINATES = 256
@@ -177,7 +177,11 @@ def make_table(t: Floats, *, n_units: int, is_centred: bool) -> tuple[tuple[str,
     if not width > 0:
         msg = "the statistic is the same everywhere inside the bounds; give bounds over which it varies"
         raise ValueError(msg)
-    unit = 2.0 ** math.floor(math.log2(width / n_units))
+    return tabulate(t, unit=2.0 ** math.floor(math.log2(width / n_units)), is_centred=is_centred)
+
+
+def tabulate(t: Floats, *, unit: float, is_centred: bool) -> tuple[tuple[str, ...], tuple[float, ...], tuple[int, ...]]:
+    """Round the statistic's values t [coordinate, cell] to this unit, a power of two; return what ``make_table`` does."""
     rows = np.rint(t / unit)
     if np.abs(rows).max() >= 2**40:
         msg = "the statistic lies too far from zero for its width inside these bounds; move or rescale the column"

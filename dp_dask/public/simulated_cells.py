@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import Cells
 from dp_dask.core.simulated import Simulated
+from dp_dask.core.simulated_sums import count_cells
 from dp_dask.public.guarded import guarded
 from dp_dask.simulators import Simulator
 
@@ -31,14 +32,7 @@ class Column:
 
     def count(self, simulated: Simulated) -> Floats:
         """Return the number of records in each cell [data set, cell]; as of ``TableSum``, one outside is moved or not counted."""
-        values, dataset = simulated.values[self.name], simulated.dataset
-        low, high = self.bounds.lower, self.bounds.upper
-        if self.outside is Outside.TRUNCATE:
-            inside = (values >= low) & (values <= high)
-            values, dataset = values[inside], dataset[inside]
-        place = dataset * self.cells.count + self.cells.find(np.clip(values, low, high))
-        counts = np.bincount(place, minlength=simulated.size * self.cells.count)
-        return counts.reshape(simulated.size, self.cells.count).astype(np.float64)
+        return count_cells(simulated, self.name, self.bounds, self.outside, self.cells)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

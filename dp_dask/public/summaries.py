@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
+from dp_dask.core.partition import make_partition
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.table_sum import TableSum, make_table
 from dp_dask.public.simulated_cells import Column, Counted
 
-__all__ = ["bins", "components", "edges_of", "partition", "regression", "with_count"]
+__all__ = ["bins", "components", "partition", "regression", "with_count"]
 
 Floats = NDArray[np.float64]
 UNITS = 2**10  # of the widest coordinate: what rounding adds is far below any noise, and simulations are rounded likewise
@@ -26,42 +27,13 @@ COUNT_SHARE = (
 
 
 def partition(column: Column, edges: Sequence[float] | Floats) -> TableSum:
-    """Count the records between the inner edges, each moved to the nearest edge of a cell; raises ValueError for empty bins.
-
-    A record is in one bin at most, so the L1 sensitivity is 2 where it is replaced and 1 where it is added or removed, however
-    many bins there are; there the bins' sum stands for the count.
-    """
-    bounds = column.bounds
-    inner = np.asarray(edges, dtype=np.float64)
-    if not (len(inner) and np.all(np.diff(inner) > 0) and bounds.lower < inner[0] and inner[-1] < bounds.upper):
-        shown = ", ".join(f"{edge:g}" for edge in inner)
-        msg = (
-            f"edges are [{shown}]; give at least one, ascending, strictly inside the bounds [{bounds.lower:g}, {bounds.upper:g}]"
-        )
-        raise ValueError(msg)
-    of_cells = column.cells.edges
-    if not len(of_cells):
-        msg = "the column has one cell only; give bounds that hold more than one value"
-        raise ValueError(msg)
-    after = np.searchsorted((of_cells[:-1] + of_cells[1:]) / 2, inner) + 1  # the first cell after the nearest edge
-    bin_of = np.searchsorted(after, np.arange(column.cells.count), side="right")
-    rows = (bin_of == np.arange(len(inner) + 1)[:, None]).astype(np.int64)
-    if not rows.any(axis=1).all():
-        msg = f"{len(inner) + 1} bins are more than {column.cells.count} cells can tell apart; give fewer edges or more cells"
-        raise ValueError(msg)
-    table = tuple(" ".join(map(str, row)) for row in rows.tolist())
-    return _table_sum(column, table, (1.0,) * len(rows), (0,) * len(rows))
+    """Count the records between the inner edges: ``core.partition``; raises ValueError for edges that make no bins."""
+    return make_partition(column.name, column.bounds, column.outside, column.cells, edges)
 
 
 def bins(column: Column, count: int) -> TableSum:
     """Count the records in equal bins, as ``partition`` does."""
     return partition(column, np.linspace(column.bounds.lower, column.bounds.upper, count + 1)[1:-1])
-
-
-def edges_of(statistic: TableSum) -> Floats:
-    """Return the inner edges [bins - 1] at which a partition's cells were put together."""
-    bin_of = statistic.rows.argmax(axis=0)
-    return statistic.cells.edges[np.flatnonzero(np.diff(bin_of))]
 
 
 def regression(column: Column, features: Floats, bank: Counted, scale: Floats, penalty: float) -> TableSum:

@@ -9,10 +9,11 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.fourier import lattice_features
+from dp_dask.core.partition import edges_of
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.simulated import Simulated
 from dp_dask.public.simulated_cells import Column, simulate_counts
-from dp_dask.public.summaries import bins, components, edges_of, partition, regression, with_count
+from dp_dask.public.summaries import bins, components, partition, regression, with_count
 from dp_dask.simulators.uniform_mixture import UniformMixture
 
 REPLACE, ADD_REMOVE = Neighbours.REPLACE, Neighbours.ADD_REMOVE
