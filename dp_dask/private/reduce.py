@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.grouped import GroupedSum
-from dp_dask.core.release import AnyStatistic
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import Total
 from dp_dask.errors import ClusterError, SourceError
 from dp_dask.private.kernels import new_scratch
 from dp_dask.private.sources import Source, Split
-from dp_dask.private.sums import sum_batch
+from dp_dask.private.sums import Summable, sum_batch
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -43,7 +42,7 @@ class Failure:
     is_transient: bool = False
 
 
-def reduce_split(source: Source, split: Split, statistics: Sequence[AnyStatistic]) -> Sensitive[Total] | Failure:
+def reduce_split(source: Source, split: Split, statistics: Sequence[Summable]) -> Sensitive[Total] | Failure:
     """Sum the statistics over one split, on a worker; failures of the disk are tried again there."""
     outcome: Sensitive[Total] | Failure = Failure(split.index, "not tried")
     for _ in range(ATTEMPTS):
@@ -53,7 +52,7 @@ def reduce_split(source: Source, split: Split, statistics: Sequence[AnyStatistic
     return outcome
 
 
-def _attempt(source: Source, split: Split, statistics: Sequence[AnyStatistic]) -> Sensitive[Total] | Failure:
+def _attempt(source: Source, split: Split, statistics: Sequence[Summable]) -> Sensitive[Total] | Failure:
     message, is_transient, name = "", False, ""
     try:
         total = Total((0,) * sum(len(statistic.units) for statistic in statistics), 0)
@@ -73,7 +72,7 @@ def _attempt(source: Source, split: Split, statistics: Sequence[AnyStatistic]) -
     return Failure(split.index, message, is_transient)
 
 
-def _sum_part(source: Source, split: Split, statistics: Sequence[AnyStatistic]) -> Total:
+def _sum_part(source: Source, split: Split, statistics: Sequence[Summable]) -> Total:
     scratch = new_scratch()
     columns, texts = columns_of(statistics)
     sums = [(0,) * len(statistic.units) for statistic in statistics]
@@ -86,7 +85,7 @@ def _sum_part(source: Source, split: Split, statistics: Sequence[AnyStatistic]) 
     return Total(tuple(chain.from_iterable(sums)), n_records)
 
 
-def columns_of(statistics: Sequence[AnyStatistic]) -> tuple[list[str], frozenset[str]]:
+def columns_of(statistics: Sequence[Summable]) -> tuple[list[str], frozenset[str]]:
     """Return the columns that the statistics read, and which of them hold texts."""
     columns = {column for statistic in statistics for column in statistic.columns}
     listed = [s.by if isinstance(s, GroupedSum) else s for s in statistics]
@@ -97,7 +96,7 @@ def columns_of(statistics: Sequence[AnyStatistic]) -> tuple[list[str], frozenset
 def reduce(
     client: Client,
     source: Source,
-    statistics: Sequence[AnyStatistic],
+    statistics: Sequence[Summable],
     *,
     progress: Callable[[int, int], None],
     stall_timeout: float,

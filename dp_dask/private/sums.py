@@ -11,27 +11,35 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.fourier_sum import FourierSum
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.release import AnyStatistic
+from dp_dask.core.stacked_sum import StackedSum
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
 from dp_dask.private.arrow import is_text, values_and_validity
 from dp_dask.private.kernels import BLOCK, sum_array
 
-__all__ = ["sum_batch"]
+__all__ = ["Summable", "sum_batch"]
+
+Summable = AnyStatistic | StackedSum | FourierSum  # the last two are compared by distances and not released
+AT_ONCE = 2**22  # numbers of a sum of waves, held at once
 
 
-def sum_batch(statistic: AnyStatistic, columns: Mapping[str, pa.Array], scratch: NDArray[np.float64]) -> tuple[int, ...]:
+def sum_batch(statistic: Summable, columns: Mapping[str, pa.Array], scratch: NDArray[np.float64]) -> tuple[int, ...]:
     """Return the sum of every record's contribution, coordinate by coordinate."""
     if isinstance(statistic, BoundedSum):
         return (sum_array(statistic, columns[statistic.column], scratch),)
-    if isinstance(statistic, TableSum):
-        return _sum_table(statistic, columns[statistic.column])
+    if isinstance(statistic, TableSum | StackedSum):
+        parts = (statistic,) if isinstance(statistic, TableSum) else statistic.parts
+        return tuple(total for part in parts for total in _sum_table(part, columns[part.column]))
     if isinstance(statistic, GramSum):
         return _sum_gram(statistic, columns)
     if isinstance(statistic, GroupedSum):
         return _sum_groups(statistic, columns)
+    if isinstance(statistic, FourierSum):
+        return _sum_waves(statistic, columns)
     return _count_categories(statistic, columns[statistic.column])
 
 
@@ -110,4 +118,16 @@ def _sum_gram(statistic: GramSum, columns: Mapping[str, pa.Array]) -> tuple[int,
                 valid = mask if valid is None else valid & mask
         with np.errstate(all="ignore"):
             total += statistic.sum_block(np.stack([values for values, _ in parts]).T, valid)
+    return tuple(int(value) for value in total)
+
+
+def _sum_waves(statistic: FourierSum, columns: Mapping[str, pa.Array]) -> tuple[int, ...]:
+    """Sum cosines and sines; a record with a null in any column contributes nothing."""
+    arrays = [columns[name] for name in statistic.columns]
+    total = np.zeros(len(statistic.units), dtype=np.int64)
+    step = max(AT_ONCE // len(total), 1)
+    for start in range(0, len(arrays[0]), step):
+        parts = [values_and_validity(array.slice(start, step)) for array in arrays]
+        values = [each if valid is None else np.where(valid, each, np.nan) for each, valid in parts]
+        total += statistic.contributions(np.stack(values, axis=1)).sum(axis=0)
     return tuple(int(value) for value in total)

@@ -11,8 +11,12 @@ from cases import CASES, statistic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_dask.core.bounds import Outside
+from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.distances.means import means
+from dp_dask.distances.mmd_product import mmd_product
+from dp_dask.distances.mmd_random import mmd_random
+from dp_dask.private import sums
 from dp_dask.private.kernels import BLOCK, new_scratch
 from dp_dask.private.sums import sum_batch
 
@@ -38,6 +42,28 @@ def test_a_table_sum_is_the_same_over_blocks_and_slices():
     whole = sum_batch(made, {"x": array}, new_scratch())
     parts = [sum_batch(made, {"x": array.slice(start, 70_000)}, new_scratch())[0] for start in range(0, len(values), 70_000)]
     assert whole == (sum(parts),) == (int(made.contributions(values).sum()),)
+
+
+@pytest.mark.parametrize(
+    "distance",
+    [
+        means({"x": Bounds(-1, 3), "y": Bounds(0, 1)}, {"x": 0.5, "y": 3}, 10),
+        mmd_product({"x": Bounds(-1, 3), "y": Bounds(0, 1)}, 1.5, 10, tolerance=1e-3),
+        mmd_random({"x": Bounds(-1, 3), "y": Bounds(0, 1)}, 1.5, 10, features=7),
+    ],
+    ids=["means", "mmd_product", "mmd_random"],
+)
+def test_sums_of_several_columns_equal_their_definitions(distance, monkeypatch):
+    monkeypatch.setattr(sums, "AT_ONCE", 2000)  # some records at once
+    rng = np.random.default_rng(2)
+    values = rng.normal(0.5, 1.5, (300, 2))
+    values[rng.random((300, 2)) < 0.1] = math.nan
+    values[:2] = [[math.inf, 0.5], [0.5, -math.inf]]
+    wanted = tuple(distance.statistic.contributions(values).sum(axis=0))
+    x = pa.array([None if math.isnan(v) else v for v in values[:, 0]], pa.float64())
+    arrays = {"x": x, "y": pa.array(values[:, 1])}
+    assert sum_batch(distance.statistic, arrays, new_scratch()) == wanted
+    assert any(wanted)
 
 
 TEXTS = ["b", None, "a", "ä", "a", "", "c ", "b"]
