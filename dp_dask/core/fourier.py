@@ -62,24 +62,25 @@ def product_lattice(widths: Floats, bandwidth: float, tolerance: float = TOLERAN
     """Return frequencies [m, column], weights [m] and a lower bound for sum_m w_m cos(f_m . r) = exp(-|r|^2 / (2 s^2)).
 
     The product over columns of their lattices, of which one of each two opposite frequencies stands for both. The smallest
-    weights are left out while they add up to the tolerance at most. A column's sum is at least minus its tail and at most its
-    value at 0, so that the product is at least minus the largest tail times the others' values at 0, less what is left out.
+    weights are left out while they add up to the tolerance at most. A column's sum is at least minus its tail, and never larger
+    in magnitude than at 0, so that the product, where it is negative, is at least minus one column's tail times the others'
+    values at 0; what is left out is taken off too.
     """
-    frequencies, weights, tails = np.zeros((1, 0)), np.ones(1), []
+    frequencies, weights, lowest = np.zeros((1, 0)), np.ones(1), []
     for width in widths:
         h, one_sided = lattice(float(width), bandwidth, tolerance)
         steps = np.arange(1 - len(one_sided), len(one_sided))
         halves = np.where(steps == 0, one_sided[np.abs(steps)], one_sided[np.abs(steps)] / 2)
         frequencies = np.column_stack([np.repeat(frequencies, len(steps), axis=0), np.tile(steps * h, len(weights))])
         weights = np.outer(weights, halves).reshape(-1)
-        tails.append(lattice_tail(float(width), bandwidth, tolerance))
-    at_zero = max(float(weights.sum()), 1.0)
+        lowest.append(lattice_tail(float(width), bandwidth, tolerance) / float(one_sided.sum()))
+    at_zero = float(weights.sum())
     middle = len(weights) // 2  # all frequencies 0; those after it are the opposites of those before
     frequencies, weights = frequencies[middle:], np.append(weights[middle], 2 * weights[middle + 1 :])
     order = np.argsort(-weights, kind="stable")
     kept = max(int(np.searchsorted(-np.cumsum(weights[order][::-1])[::-1], -tolerance)), 1)
     left_out = float(weights[order[kept:]].sum())
-    return frequencies[order[:kept]], weights[order[:kept]], -max(tails) * at_zero * (1 + tolerance) ** len(tails) - left_out
+    return frequencies[order[:kept]], weights[order[:kept]], -max(lowest) * at_zero - left_out
 
 
 def exact_mmd(x: Floats, y: Floats, bandwidth: float) -> float:

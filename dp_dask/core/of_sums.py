@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.fourier_sum import FourierSum
+from dp_dask.core.grid import check_headroom
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.stacked_sum import StackedSum
 from dp_dask.core.table_sum import TableSum
@@ -39,6 +40,7 @@ class OfSums:
         if len(set(self.statistic.units)) > 1 or self.statistic.count_weight:
             msg = "a distance needs coordinates of one unit, and no count beside them"
             raise ValueError(msg)
+        check_headroom(self.statistic.largest * len(self.statistic.units), self.n)
 
     @property
     def step(self) -> float:

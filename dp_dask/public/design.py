@@ -200,8 +200,9 @@ def _spreads(rows: Floats, clouds: Clouds) -> tuple[list[Floats], bool]:
     of_sums = [(each**2).sum(axis=0) / f for each, f in zip(residuals, free, strict=True)]
     if clouds.records is not None:
         of_records = [_of_independent(rows, cloud, clouds.records) for cloud in clouds.each]
-        ratio = sum(map(np.sum, of_sums)) / max(sum(map(np.trace, of_records)), math.ulp(0))
-        if INDEPENDENT[0] <= ratio <= INDEPENDENT[1]:
+        seen, expected = sum(map(np.sum, of_sums)), sum(map(np.trace, of_records))
+        nothing = DEGENERATE * clouds.records * float((rows**2).max())  # all records in one bin
+        if INDEPENDENT[0] * expected - nothing <= seen <= INDEPENDENT[1] * expected + nothing:
             return of_records, True
     if len(rows) * SIMULATIONS_A_ROW <= min(free):
         return [each.T @ each / f for each, f in zip(residuals, free, strict=True)], False
@@ -212,7 +213,8 @@ def _spreads(rows: Floats, clouds: Clouds) -> tuple[list[Floats], bool]:
 
 def _of_independent(rows: Floats, cloud: Cloud, records: int) -> Floats:
     """Return n Cov[c] for one record's c, from its probabilities of the cells."""
-    p = np.maximum(cloud.mean[:-1] / records, 0)
+    p = np.maximum(cloud.mean[:-1] / records, 0)  # a regression may fall below 0
+    p *= max(float(cloud.mean[:-1].sum()), 0.0) / records / max(float(p.sum()), math.ulp(0))
     inside = rows[:, :-1]
     mean = inside @ p
     return records * ((inside * p) @ inside.T - np.outer(mean, mean))

@@ -45,6 +45,7 @@ CLOUD = 400  # simulations about each
 REACH = 0.2  # of the way from the draw to other prior draws: inside the support where that is convex, and near to linear
 RECORDS = 1000  # of a simulated data set, where records are independent and their sum is known from fewer
 MOST_RECORDS = 100_000  # of a simulated data set where they are not
+TRIAL_BINS = 16  # whose counts tell whether they are
 PILOT = 200  # data sets that the bandwidth is chosen from
 NARROWEST = 0.01  # of the bounds, the least bandwidth: some 200 features
 PENALTIES = (1e-3, 1e-5)  # the larger one moves less by a record and tells less
@@ -159,7 +160,11 @@ def simulate_plan(
         cells=choose_cells(bounds, "even", is_integer=is_integer, wanted=CELLS),
     )
     bank, clouds = _simulate(rng, simulator, prior, n, None if n is None else min(n, RECORDS), of)
-    if n is not None and clouds.factor > 1 and not are_independent(bins(of, 2), clouds):
+    if np.count_nonzero(bank.counts.sum(axis=0)) <= 1:
+        told = f"one of {of.cells.count} cells between {bounds.lower:g} and {bounds.upper:g}"
+        msg = f"simulated records all lie in {told}, or outside; give bounds nearer to what the simulator yields"
+        raise ValueError(msg)
+    if n is not None and clouds.factor > 1 and not are_independent(bins(of, min(TRIAL_BINS, of.cells.count)), clouds):
         if n > MOST_RECORDS:
             msg = (
                 f"records are not independent given theta, and n = {n} is too many to simulate often; at most {MOST_RECORDS} are"

@@ -184,6 +184,16 @@ def test_a_location_is_known_to_the_standard_error_without_noise_and_less_with_i
     assert best.predicted_sd == pytest.approx(math.hypot(noise, 1 / math.sqrt(4000)), rel=0.06)
 
 
+def test_many_records_are_planned_for_from_fewer_and_wide_bounds_do_no_harm():
+    prior = Independent((Normal(0, 1),))
+    planned = {each.kind: each for each in plan(Location(), prior, 10**6, REPLACE, loss(1), (-6, 6))}
+    assert planned["regression"].non_private_sd == pytest.approx(1e-3, rel=0.04)
+    wide = plan(Location(), prior, 10**6, REPLACE, loss(1), (-8, 6000))
+    assert all(0 < each.score <= 1 + 1e-9 for each in wide)
+    with pytest.raises(ValueError, match="all lie in one of 785 cells between -400 and 100000, or outside; give bounds nearer"):
+        plan(Location(), prior, 10**6, REPLACE, loss(1), (-400, 10**5))
+
+
 @pytest.mark.parametrize("shared", [0.5, 2.0])
 def test_records_that_share_a_fate_are_not_taken_for_independent(shared):
     prior = Independent((Normal(0, 1),))
