@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from dp_dask.errors import InferenceError
 
@@ -61,3 +62,22 @@ class Dirichlet:
     def rvs(self, rng: np.random.Generator, size: int) -> Floats:
         """Draw probabilities [size, K]."""
         return dirichlet(rng, np.broadcast_to(np.array(self.alpha), (size, len(self.alpha))))
+
+    def parameter(self, v: Floats) -> Floats:
+        """Map log ratios to the last category, v [k, K - 1], to probabilities [k, K]."""
+        return np.exp(self._log_probabilities(v))
+
+    def coordinate(self, theta: Floats) -> Floats:
+        """Map probabilities [k, K] to log ratios to the last category [k, K - 1]."""
+        log_p = np.log(np.maximum(theta, SMALLEST))
+        return log_p[:, :-1] - log_p[:, -1:]
+
+    def log_density(self, v: Floats) -> Floats:
+        """Log density [k] of the log ratios, normalised: the slope of the map is the product of all K probabilities."""
+        alpha = np.array(self.alpha)
+        norm = float(special.gammaln(alpha.sum()) - special.gammaln(alpha).sum())
+        return self._log_probabilities(v) @ alpha + norm
+
+    @staticmethod
+    def _log_probabilities(v: Floats) -> Floats:
+        return special.log_softmax(np.append(v, np.zeros((len(v), 1)), axis=1), axis=1)

@@ -21,6 +21,7 @@ from dp_dask.public.moments import closed
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 from dp_dask.public.possible import check_possible
+from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.zoom import find_cells
 
 __all__ = ["AUTO", "ENGINES", "check_engine", "infer"]
@@ -34,6 +35,7 @@ RELEASES: dict[type, str] = {
     CountsObservation: "counts of categories",
     GroupedObservation: "sums of groups",
     GramObservation: "products of columns",
+    SimulatedObservation: "sums seen through a simulator",
 }
 BASELINES = {  # why none of them may be asked of a release
     "naive": "takes the noisy sums for exact ones: its intervals are too narrow",

@@ -14,15 +14,17 @@ from dp_dask.public.counts import CountsObservation
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
+from dp_dask.public.simulated import SimulatedObservation
 
 __all__ = ["check_possible"]
 
 LEAST = 700.0  # noise scales: |noise| of K coordinates sums to more than 700 + 3 K scales less than once in e^600 (Chernoff)
 WIDEST = 2.0**53  # grid units of noise scale: noise then leaves int64 less than once in e^500
+Possible = Observation | JointObservation | GramObservation | CountsObservation | SimulatedObservation
 Ranges = Sequence[tuple[float, float]]  # of one record's contribution, by coordinate, 0 included
 
 
-def check_possible(observation: Observation | JointObservation | GramObservation | CountsObservation) -> None:
+def check_possible(observation: Possible) -> None:
     """Raise InferenceError for a release that noise of its scale makes less than once in e^600, for every parameter and n."""
     scale = observation.scale
     if scale > WIDEST:
@@ -52,9 +54,7 @@ def check_possible(observation: Observation | JointObservation | GramObservation
         raise InferenceError(msg)
 
 
-def _least_noise(
-    observation: Observation | JointObservation | GramObservation | CountsObservation, y: Sequence[int], count: int | None
-) -> float:
+def _least_noise(observation: Possible, y: Sequence[int], count: int | None) -> float:
     """Return the least sum of abs(noise) over the coordinates and the count, for any contributions and any private n."""
     if isinstance(observation, CountsObservation):
         below, above = float(-sum(min(k, 0) for k in y)), float(sum(max(k, 0) for k in y))
@@ -74,10 +74,10 @@ def _beyond(y: Sequence[int], ranges: Ranges, n: float) -> float:
     return sum(max(value - n * high, n * low - value, 0.0) for value, (low, high) in zip(y, ranges, strict=True))
 
 
-def _ranges(observation: Observation | JointObservation | GramObservation) -> Ranges:
+def _ranges(observation: Observation | JointObservation | GramObservation | SimulatedObservation) -> Ranges:
     if isinstance(observation, Observation):
         return [(observation.low, observation.high)]
-    if isinstance(observation, JointObservation):
+    if isinstance(observation, JointObservation | SimulatedObservation):
         rows = observation.statistic.rows
         return [(min(float(row.min()), 0.0), max(float(row.max()), 0.0)) for row in rows]
     statistic = observation.statistic

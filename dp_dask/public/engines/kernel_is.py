@@ -19,9 +19,10 @@ from dp_dask.errors import InferenceError
 from dp_dask.public.engines import CHAINS, Inference
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.private_n import private_counts
+from dp_dask.public.proposals import effective_size
 from dp_dask.public.spread import spread
 
-__all__ = ["Batch", "Particles", "Proposal", "effective_size", "plugin", "propose", "weigh", "weigh_batch"]
+__all__ = ["Batch", "Particles", "Proposal", "plugin", "propose", "weigh", "weigh_batch"]
 
 Floats = NDArray[np.float64]
 FROM_PRIOR = 0.2  # of the particles: no part of the posterior can be missed by the proposal's shape
@@ -147,13 +148,6 @@ def resample(rng: np.random.Generator, prior: Any, particles: Particles, size: i
     found = effective_size(particles.log_weight)
     told = f"{reason}; {len(weight)} particles, {found:.0f} effective"
     return Inference(engine="kernel_is", reason=told, draws=draws, error=0.0)
-
-
-def effective_size(log_weight: Floats) -> float:
-    """Return (sum w)^2 / sum w^2, 0 where no weight is left."""
-    if not np.isfinite(log_weight.max()):
-        return 0.0
-    return float(np.exp(2 * special.logsumexp(log_weight) - special.logsumexp(2 * log_weight)))
 
 
 def first_proposal(rng: np.random.Generator, prior: Any) -> Proposal:

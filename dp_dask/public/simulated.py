@@ -1,0 +1,130 @@
+"""SimulatedObservation: a release seen through a simulator, whose law of the sums can be drawn from and not computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_dask.core.simulated import Simulated, Size
+from dp_dask.core.table_sum import TableSum
+from dp_dask.errors import InferenceError
+from dp_dask.public.guarded import Call, Policy, call_here, guarded
+from dp_dask.public.noise_law import Gaussian, Laplace, Noisy
+from dp_dask.public.randomness import draw_n
+from dp_dask.simulators import Simulator
+
+__all__ = ["SimulatedObservation", "SimulatedSums"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+AT_ONCE = 2**18  # records reduced together
+
+
+class SimulatedSums(NamedTuple):
+    """Sums [B, d], 0 where the simulator failed; which are of a data set that was simulated [B]; the first failure's reason."""
+
+    values: Ints
+    is_whole: NDArray[np.bool_]
+    first_failure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedObservation(Noisy):
+    """y = S + noise, with S [d] the sum of the contributions of a simulated data set's records; all in grid units.
+
+    The members are those of ``Observation``, with ``simulator`` in place of the model. Where the simulator's own course decides
+    how many records there are, n is None and the noisy count, if one was released, is one more noisy sum: it tells of theta.
+    Where n is private and the simulator needs it, its prior is geometric with mean ``expected_n``, or flat where that is None
+    and a count was released. ``policy`` and ``call`` are those of ``guarded``.
+    """
+
+    simulator: Simulator
+    statistic: TableSum
+    n: int | None
+    scale: float
+    y: tuple[int, ...]
+    count: int | None
+    expected_n: float | None
+    law: type[Laplace | Gaussian] = Laplace
+    policy: Policy = "reject"
+    call: Call = call_here
+
+    def __post_init__(self) -> None:
+        if self.statistic.column not in self.simulator.columns:
+            msg = f"the release is of column {self.statistic.column!r}; the simulator makes {', '.join(self.simulator.columns)}"
+            raise InferenceError(msg)
+        if self.simulator.decides_n and self.n is not None:
+            raise InferenceError("the simulator decides how many records there are; release with neighbours: add_remove")
+        if not self.simulator.decides_n and self.n is None and self.count is None and self.expected_n is None:
+            raise InferenceError("n is private and no count was released; give expected_records, the mean of n's prior")
+
+    @property
+    def n_guess(self) -> float:
+        """The number of records, or a rough estimate where it is private; 0 where nothing tells of it."""
+        if self.n is not None:
+            return self.n
+        if self.count is not None and self.statistic.count_weight:
+            return max(self.count / self.statistic.count_weight, 0.0)
+        return self.expected_n or 0.0
+
+    @property
+    def draws_n(self) -> bool:
+        """Whether n is private and the simulator needs it, so that it is inferred beside theta."""
+        return self.n is None and not self.simulator.decides_n
+
+    @property
+    def has_count(self) -> bool:
+        """Whether the noisy count is one of the sums that ``released`` and ``sums`` hold."""
+        return self.simulator.decides_n and self.count is not None
+
+    @property
+    def released(self) -> Floats:
+        """The noisy sums [d], with the noisy count where it tells of theta."""
+        count = (self.count or 0,) if self.has_count else ()
+        return np.array((*self.y, *count), dtype=np.float64)
+
+    def sums(self, rng: np.random.Generator, theta: Floats, n: Size = None) -> SimulatedSums:
+        """Simulate a data set for each row of theta [B, p], of the public n or of n [B] records, and reduce each.
+
+        InferenceError where the simulator cannot be made ready, or fails under the policy ``raise``.
+        """
+        made = guarded(self.simulator, theta, self.n if n is None else n, rng, policy=self.policy, call=self.call)
+        values = self._reduce(made.simulated)
+        if self.has_count:
+            values = np.append(values, self.statistic.count_weight * made.simulated.counts[:, None], axis=1)
+        return SimulatedSums(values, made.is_whole, made.failures[0].reason if made.failures else "")
+
+    def pseudo(self, rng: np.random.Generator, theta: Floats, n: int | None = None) -> SimulatedObservation | None:
+        """Simulate one data set of theta [p] and a release of it; None where the simulator fails."""
+        if self.draws_n and n is None:
+            n = draw_n(rng, None, self.expected_n)
+        made = self.sums(rng, theta[None], n)
+        if not made.is_whole[0]:
+            return None
+        noisy = made.values[0] + self.noise.draw(rng, made.values.shape[1])
+        return self.with_released(rng, noisy, n)
+
+    def with_released(self, rng: np.random.Generator, noisy: Ints, n: int | None) -> SimulatedObservation:
+        """Return the same observation of other noisy sums [d]; a count beside them is of n records with noise of its own."""
+        y = tuple(int(value) for value in noisy)
+        if self.has_count:
+            return replace(self, y=y[:-1], count=y[-1])
+        if self.count is None or not self.draws_n or n is None:
+            return replace(self, y=y)
+        return replace(self, y=y, count=self.statistic.count_weight * n + int(self.noise.draw(rng)))
+
+    def _reduce(self, simulated: Simulated) -> Ints:
+        """Add up the contributions of each data set's records [B, d], some records at a time."""
+        records = simulated.values[self.statistic.column]
+        ends = np.concatenate([[0], np.cumsum(simulated.counts)])
+        total = np.zeros((len(ends), len(self.statistic.units)), dtype=np.int64)  # of all records before each data set
+        done = np.zeros(total.shape[1], dtype=np.int64)
+        for start in range(0, len(records), AT_ONCE):
+            part = np.cumsum(self.statistic.contributions(records[start : start + AT_ONCE]), axis=0) + done
+            inside = (ends > start) & (ends <= start + len(part))
+            total[inside] = part[ends[inside] - start - 1]
+            done = part[-1]
+        return np.diff(total, axis=0)

@@ -1,0 +1,106 @@
+"""Simulations: generations of simulated sums, in batches that may run anywhere and in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dp_dask.public.proposals import StudentT
+from dp_dask.public.simulated import SimulatedObservation
+from dp_dask.public.spread import spread
+from dp_dask.public.unknowns import Unknowns
+
+__all__ = ["FROM_PRIOR", "Problem", "Simulations"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+FROM_PRIOR = 0.1  # of a generation that has a proposal
+BATCH, BATCH_RECORDS = 500, 2**21  # data sets and records of one batch at most: some tens of megabytes
+
+
+@dataclass(frozen=True, slots=True)
+class Simulations:
+    """Coordinates [k, q], their sums [k, d], which were simulated [k], and why the first of the others was not."""
+
+    w: Floats
+    sums: Ints
+    is_whole: NDArray[np.bool_]
+    first_failure: str = ""
+
+    @classmethod
+    def join(cls, parts: Sequence[Simulations]) -> Simulations:
+        """Put parts one after the other."""
+        return cls(
+            np.concatenate([part.w for part in parts]),
+            np.concatenate([part.sums for part in parts]),
+            np.concatenate([part.is_whole for part in parts]),
+            next((part.first_failure for part in parts if part.first_failure), ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All that some simulations are made of; without a proposal they are of prior draws."""
+
+    observation: SimulatedObservation
+    unknowns: Unknowns
+    proposal: StudentT | None
+    seed: np.random.SeedSequence
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is to be inferred from which release, and the seed [words] of all simulations for it."""
+
+    observation: SimulatedObservation
+    unknowns: Unknowns
+    seed: tuple[int, ...]
+
+    @classmethod
+    def of(cls, rng: np.random.Generator, observation: SimulatedObservation, unknowns: Unknowns) -> Problem:
+        """Draw the seed."""
+        return cls(observation, unknowns, tuple(rng.integers(2**32, size=4).tolist()))
+
+    def generation(self, index: int, size: int, proposal: StudentT | None = None) -> Simulations:
+        """Simulate ``size`` data sets: the same ones wherever their batches run, for the seed, the index and the size.
+
+        With a proposal a tenth of them is of the prior all the same, so that no part of the posterior can be missed.
+        """
+        each = max(min(BATCH, round(BATCH_RECORDS / (self.observation.n_guess + 1))), 1)
+        sizes = [min(each, size - start) for start in range(0, size, each)]
+        seeds = np.random.SeedSequence(self.seed, spawn_key=(index,)).spawn(len(sizes))
+        batches = [
+            Batch(self.observation, self.unknowns, proposal, seed, of_batch) for seed, of_batch in zip(seeds, sizes, strict=True)
+        ]
+        return Simulations.join(spread(simulate_batch, batches))
+
+    def at(self, rng: np.random.Generator, w: Floats) -> Simulations:
+        """Simulate a data set for each of the coordinates w [k, q]; what has no prior density is not simulated."""
+        return _simulate(self.observation, self.unknowns, rng, w)
+
+
+def simulate_batch(batch: Batch) -> Simulations:
+    """Simulate one batch; a function of its argument alone."""
+    rng = np.random.default_rng(batch.seed)
+    w = batch.unknowns.rvs(rng, batch.size)
+    if batch.proposal is not None:
+        proposed = batch.proposal.draw(rng, batch.size)
+        w = np.where(rng.random(batch.size)[:, None] < FROM_PRIOR, w, proposed)
+    return _simulate(batch.observation, batch.unknowns, rng, w)
+
+
+def _simulate(observation: SimulatedObservation, unknowns: Unknowns, rng: np.random.Generator, w: Floats) -> Simulations:
+    theta, n = unknowns.theta(w), unknowns.n(w)
+    possible = np.isfinite(unknowns.log_density(w)) & np.isfinite(theta).all(axis=1)
+    sums = np.zeros((len(w), len(observation.released)), dtype=np.int64)
+    # What has no prior density has no weight either, so it is not a failure of the simulator's.
+    is_whole = np.ones(len(w), dtype=np.bool_)
+    if not possible.any():
+        return Simulations(w, sums, is_whole)
+    made = observation.sums(rng, theta[possible], None if n is None else n[possible])
+    sums[possible], is_whole[possible] = made.values, made.is_whole
+    return Simulations(w, sums, is_whole, made.first_failure)
