@@ -104,11 +104,28 @@ class TableSum:
 
     def contributions(self, values: Floats) -> NDArray[np.int64]:
         """Return each value's integers [record, coordinate], NaN standing for a null; the kernels are held to this."""
-        counts = ~np.isnan(values)
-        clipped = np.clip(np.where(counts, values, self.bounds.lower), self.bounds.lower, self.bounds.upper)
+        return _padded(self.table)[:, self._find(values)].T
+
+    def totals(self, values: Floats, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Add up the contributions of consecutive groups of ``counts`` [group] values each, as [group, coordinate]."""
+        found = np.zeros((len(counts), len(self.table)), dtype=np.int64)
+        is_filled = counts > 0
+        if is_filled.any():
+            starts = np.cumsum(counts)[is_filled] - counts[is_filled]
+            cells = self._find(values)
+            for j, row in enumerate(_padded(self.table)):
+                found[is_filled, j] = np.add.reduceat(row[cells], starts)
+        return found
+
+    def _find(self, values: Floats) -> NDArray[np.int64]:
+        """Return each value's cell, the one after the last for a value that contributes nothing."""
+        lower, upper = self.bounds.lower, self.bounds.upper
+        counts = values >= lower if self.outside is Outside.TRUNCATE else ~np.isnan(values)
         if self.outside is Outside.TRUNCATE:
-            counts &= (values >= self.bounds.lower) & (values <= self.bounds.upper)
-        return np.where(counts[:, None], self.rows[:, self.cells.find(clipped)].T, 0)
+            counts &= values <= upper
+        if counts.all():
+            return self.cells.find(np.clip(values, lower, upper))
+        return np.where(counts, self.cells.find(np.clip(np.where(counts, values, lower), lower, upper)), self.cells.count)
 
 
 @lru_cache(maxsize=64)
@@ -161,6 +178,13 @@ def _parse(table: tuple[str, ...]) -> NDArray[np.int64]:
     rows = np.array([[int(value) for value in line.split()] for line in table], dtype=np.int64)
     rows.setflags(write=False)
     return rows
+
+
+@lru_cache(maxsize=64)
+def _padded(table: tuple[str, ...]) -> NDArray[np.int64]:
+    """Return the table with a cell of zeros after the last."""
+    rows = _parse(table)
+    return np.append(rows, np.zeros((len(rows), 1), dtype=np.int64), axis=1)
 
 
 def make_table(t: Floats, *, n_units: int, is_centred: bool) -> tuple[tuple[str, ...], tuple[float, ...], tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Emulator: the mean of the simulated sums as a quadratic function of the unknowns around a centre, and their covariance there.
+"""Emulator: the mean of the simulated sums as a cubic function of the unknowns around a centre, and their covariance there.
 
 Simulations are weighed by their unknowns alone. Weights that depended on the sums too, as those of a posterior do, would flatten
 the mean's slope: posteriors twice as wide were measured.
@@ -7,6 +7,7 @@ the mean's slope: posteriors twice as wide were measured.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from dp_dask.public.tempering import Cloud
 __all__ = ["Emulator", "emulate", "polynomial"]
 
 Floats = NDArray[np.float64]
-DEGREE = 3
+DEGREES = (2, 3)
 BEYOND = 1e-4  # of a normal posterior, where a polynomial may turn back and nothing is believed
 BROAD = 2.0  # times the sd: the width of the normal weights that the mean is fitted with
 PER_COEFFICIENT = 10  # effective simulations
@@ -38,6 +39,7 @@ class Emulator:
     """
 
     around: Normal
+    degree: int
     coefficients: Floats  # [features, d]
     root: Floats  # [d, d]
     slopes: Floats  # [q, d, d], each symmetric
@@ -49,7 +51,7 @@ class Emulator:
 
     def mean(self, w: Floats) -> Floats:
         """Return the mean sums [k, d]."""
-        return polynomial(self.around.whiten(w), DEGREE) @ self.coefficients
+        return polynomial(self.around.whiten(w), self.degree) @ self.coefficients
 
     def covariance(self, w: Floats) -> Floats:
         """Return the sums' covariances [k, d, d]."""
@@ -92,15 +94,16 @@ def emulate(cloud: Cloud, around: Normal) -> Emulator:
     squares = (u**2).sum(axis=1)
     near = np.isfinite(cloud.log_prior) & cloud.made.is_whole & (squares < _reach(u.shape[1]))
     u, squares, sums = u[near], squares[near], cloud.made.sums[near].astype(np.float64)
-    x = polynomial(u, DEGREE)
-    enough = PER_COEFFICIENT * x.shape[1]
+    if len(u) == 0:
+        raise InferenceError(_too_few(0.0, PER_COEFFICIENT))
     base = -cloud.log_mixture[near]
-    if near.sum() < enough:
-        raise InferenceError(_too_few(int(near.sum()), enough))
     narrow, broad = normalised(base - squares / 2), normalised(base - squares / (2 * BROAD**2))
-    for weight in (narrow, broad):
-        if (size := 1 / (weight**2).sum()) < enough:
-            raise InferenceError(_too_few(round(size), enough))
+    size = float(min(1 / (narrow**2).sum(), 1 / (broad**2).sum()))
+    needed = {each: PER_COEFFICIENT * math.comb(u.shape[1] + each, each) for each in DEGREES}
+    degree = max((each for each in DEGREES if needed[each] <= size), default=0)
+    if not degree:
+        raise InferenceError(_too_few(size, needed[DEGREES[0]]))
+    x = polynomial(u, degree)
     root = np.sqrt(broad)[:, None]
     centre = broad @ sums  # so that no digits are lost
     coefficients, *_ = np.linalg.lstsq(root * x, root * (sums - centre), rcond=None)
@@ -115,6 +118,7 @@ def emulate(cloud: Cloud, around: Normal) -> Emulator:
     changes = np.einsum("jr,krs,js->kj", root, slopes, root) / (root**2).sum(axis=1)
     return Emulator(
         around,
+        degree,
         coefficients,
         root,
         slopes,
@@ -149,5 +153,5 @@ def _reach(n_unknowns: int) -> float:
     return float(special.chdtri(n_unknowns, BEYOND))
 
 
-def _too_few(found: int, enough: int) -> str:
-    return f"only {found} simulations near the posterior where {enough} are needed to emulate the sums; simulate more"
+def _too_few(found: float, enough: int) -> str:
+    return f"only {found:.0f} simulations near the posterior where {enough} are needed to emulate the sums; simulate more"

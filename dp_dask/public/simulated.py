@@ -20,7 +20,8 @@ __all__ = ["SimulatedObservation", "SimulatedSums"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-AT_ONCE = 2**18  # records reduced together
+RECORDS = 2**21  # simulated together at most, some tens of megabytes
+AT_ONCE = 2**16  # records reduced together, about
 
 
 class SimulatedSums(NamedTuple):
@@ -91,11 +92,21 @@ class SimulatedObservation(Noisy):
 
         InferenceError where the simulator cannot be made ready, or fails under the policy ``raise``.
         """
-        made = guarded(self.simulator, theta, self.n if n is None else n, rng, policy=self.policy, call=self.call)
-        values = self._reduce(made.simulated)
-        if self.has_count:
-            values = np.append(values, self.statistic.count_weight * made.simulated.counts[:, None], axis=1)
-        return SimulatedSums(values, made.is_whole, made.failures[0].reason if made.failures else "")
+        size = self.n if n is None else n
+        step = max(round(RECORDS / (1 + np.max(size, initial=0))), 1) if size is not None else len(theta)
+        values = np.zeros((len(theta), len(self.released)), dtype=np.int64)
+        is_whole, first_failure = np.ones(len(theta), dtype=np.bool_), ""
+        for start in range(0, len(theta), step):
+            part = slice(start, start + step)
+            of_part = size[part] if isinstance(size, np.ndarray) else size
+            made = guarded(self.simulator, theta[part], of_part, rng, policy=self.policy, call=self.call)
+            found = self._reduce(made.simulated)
+            if self.has_count:
+                found = np.append(found, self.statistic.count_weight * made.simulated.counts[:, None], axis=1)
+            values[part], is_whole[part] = found, made.is_whole
+            if made.failures:
+                first_failure = first_failure or made.failures[0].reason
+        return SimulatedSums(values, is_whole, first_failure)
 
     def pseudo(self, rng: np.random.Generator, theta: Floats, n: int | None = None) -> SimulatedObservation | None:
         """Simulate one data set of theta [p] and a release of it; None where the simulator fails."""
@@ -117,14 +128,12 @@ class SimulatedObservation(Noisy):
         return replace(self, y=y, count=self.statistic.count_weight * n + int(self.noise.draw(rng)))
 
     def _reduce(self, simulated: Simulated) -> Ints:
-        """Add up the contributions of each data set's records [B, d], some records at a time."""
-        records = simulated.values[self.statistic.column]
-        ends = np.concatenate([[0], np.cumsum(simulated.counts)])
-        total = np.zeros((len(ends), len(self.statistic.units)), dtype=np.int64)  # of all records before each data set
-        done = np.zeros(total.shape[1], dtype=np.int64)
-        for start in range(0, len(records), AT_ONCE):
-            part = np.cumsum(self.statistic.contributions(records[start : start + AT_ONCE]), axis=0) + done
-            inside = (ends > start) & (ends <= start + len(part))
-            total[inside] = part[ends[inside] - start - 1]
-            done = part[-1]
-        return np.diff(total, axis=0)
+        """Add up the contributions of each data set's records [B, d], some data sets at a time."""
+        records, counts = simulated.values[self.statistic.column], simulated.counts
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        step = max(round(AT_ONCE * len(counts) / max(ends[-1], 1)), 1)
+        parts = [np.empty((0, len(self.statistic.units)), dtype=np.int64)]
+        for first in range(0, len(counts), step):
+            last = min(first + step, len(counts))
+            parts.append(self.statistic.totals(records[ends[first] : ends[last]], counts[first:last]))
+        return np.concatenate(parts)

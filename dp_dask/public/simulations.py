@@ -18,7 +18,7 @@ __all__ = ["FROM_PRIOR", "Problem", "Simulations"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 FROM_PRIOR = 0.1  # of a generation that has a proposal
-BATCH, BATCH_RECORDS = 500, 2**21  # data sets and records of one batch at most: some tens of megabytes
+BATCH = 1_000  # data sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,7 @@ class Problem:
 
         With a proposal a tenth of them is of the prior all the same, so that no part of the posterior can be missed.
         """
-        each = max(min(BATCH, round(BATCH_RECORDS / (self.observation.n_guess + 1))), 1)
-        sizes = [min(each, size - start) for start in range(0, size, each)]
+        sizes = [min(BATCH, size - start) for start in range(0, size, BATCH)]
         seeds = np.random.SeedSequence(self.seed, spawn_key=(index,)).spawn(len(sizes))
         batches = [
             Batch(self.observation, self.unknowns, proposal, seed, of_batch) for seed, of_batch in zip(seeds, sizes, strict=True)

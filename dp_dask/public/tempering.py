@@ -27,7 +27,7 @@ __all__ = ["INFLATION", "Cloud", "Effort", "first_cloud", "temper", "told"]
 
 Floats = NDArray[np.float64]
 INFLATION = 1.3  # of the covariance, in a proposal
-PATIENCE, STALLED = 4, 0.9  # generations, after which lambda must fall below so much of its last value
+PATIENCE, STALLED = 4, 0.9  # generations, after which lambda - 1 must fall below so much of its last value
 BISECTIONS, DOUBLINGS = 40, 8
 CHECKED = 5_000  # draws from the prior, and as many from a t law like it
 MANY_FAILURES = 0.01  # of the simulations, above which the posterior is another one
@@ -44,7 +44,7 @@ class Effort:
 
     per_generation: int = 5_000
     adapting: float = 250.0
-    wanted: float = 1_000.0
+    wanted: float = 4_000.0
     emulating: float = 8_000.0
     most: int = 100_000
     bank: int = 100_000
@@ -143,7 +143,7 @@ def temper(cloud: Cloud, effort: Effort) -> Cloud:
             break
         last = cloud.multiple
         cloud = _weighed(cloud.extended(fit(cloud.made.w, cloud.log_weight(last), INFLATION)), effort)
-        if len(cloud.proposals) >= PATIENCE and cloud.multiple > max(STALLED * last, 1.0):
+        if len(cloud.proposals) >= PATIENCE and cloud.multiple > max(1 + STALLED * (last - 1), 1.0):
             break
     return cloud
 

@@ -105,6 +105,19 @@ def test_nulls_and_truncated_records_contribute_zero():
     assert small([[5, 6, 7]]).contributions(np.array([math.nan, -math.inf, math.inf])).ravel().tolist() == [0, 5, 7]
 
 
+@given(st.lists(st.lists(st.floats(-3, 6) | st.floats(), max_size=4), max_size=6), st.sampled_from(list(Outside)))
+def test_totals_are_the_sums_of_the_contributions(groups, outside):
+    made = small([[5, 6, 7], [1, -2, 3]], outside)
+    values = np.array([value for group in groups for value in group], dtype=np.float64)
+    found = made.totals(values, np.array([len(group) for group in groups], dtype=np.int64))
+    assert found.tolist() == [made.contributions(np.array(group, dtype=np.float64)).sum(axis=0).tolist() for group in groups]
+    for value in values:  # against the definition, record by record
+        is_inside = made.bounds.lower <= value <= made.bounds.upper
+        counts = is_inside or (outside is Outside.CLAMP and not math.isnan(value))
+        cell = int(np.rint(min(max(value, made.bounds.lower), made.bounds.upper))) if counts else 0
+        assert made.contributions(np.array([value]))[0].tolist() == [int(row[cell]) if counts else 0 for row in made.rows]
+
+
 def test_what_a_table_cannot_be_is_refused():
     with pytest.raises(ValueError, match="one integer for each cell"):
         TableSum(column="x", bounds=Bounds(0, 2), outside=Outside.CLAMP, cells=small([[1, 2, 3]]).cells, table=("1 2",),

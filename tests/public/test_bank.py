@@ -6,24 +6,27 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from toy import PRIOR, exact, release
+from scipy import special
+from toy import PRIOR, Broken, exact, release
 
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import Cells
+from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.plugins import load
 from dp_dask.core.priors import Gamma
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
-from dp_dask.public.calibration import gamma, gamma_p_value
+from dp_dask.public.calibration import gamma, gamma_p_value, uniformity
 from dp_dask.public.engines import bank, synthetic
 from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.self_check import check_ranks, told_check
 from dp_dask.public.simulated import SimulatedObservation
+from dp_dask.public.simulated_calibration import pseudo_release, simulated_rank
 from dp_dask.public.simulated_infer import infer_simulated
 from dp_dask.public.tempering import Effort, first_cloud, temper
 
-EFFORT = Effort(per_generation=2_000, most=20_000, emulating=3_000, bank=20_000)
+EFFORT = Effort(per_generation=2_000, most=20_000, wanted=1_000, emulating=3_000, bank=20_000)
 SIR_PRIOR = Independent((Gamma(8.0, 4.0), Gamma(8.0, 1.6)))
 
 
@@ -101,3 +104,23 @@ def test_the_self_check_of_a_synthetic_likelihood_sees_a_covariance_too_small():
     assert "passed" in told_check(check_ranks(np.random.default_rng(2), fitted, 80))
     narrow = replace(fitted, emulator=replace(fitted.emulator, core=0.25 * fitted.emulator.core))
     assert "FAILED" in told_check(check_ranks(np.random.default_rng(2), narrow, 80))
+
+
+def test_a_whole_inference_is_calibrated():
+    """Four of five probabilities, 150 truths; a calibrated engine fails with probability 4e-5."""
+    like = release(np.random.default_rng(1), n=40, scale=4.0)
+    effort = Effort(per_generation=1_000, most=8_000, wanted=400)
+    made = [simulated_rank(np.random.default_rng([1, i]), like, PRIOR, effort=effort) for i in range(150)]
+    u = np.array([rank for rank, _ in made])[:, :4]
+    assert {engine for _, engine in made} == {"tempered"}
+    assert smallest(u) > 1e-5
+    narrow = special.ndtr(special.ndtri(np.clip(u, 1e-9, 1 - 1e-9)) / 0.7)
+    assert not all(uniformity(column).passes for column in narrow.T)
+
+
+def test_a_truth_at_which_the_simulator_fails_is_drawn_again():
+    like = replace(release(np.random.default_rng(3), n=20, scale=9.0), simulator=Broken("raise"))
+    truths = [pseudo_release(np.random.default_rng(i), like, PRIOR)[0] for i in range(60)]
+    assert max(truth[0] for truth in truths) <= 0.5
+    with pytest.raises(InferenceError, match="failed at 100 parameters of the prior"):
+        pseudo_release(np.random.default_rng(1), like, Dirichlet((400.0, 1.0, 1.0, 1.0, 1.0)))

@@ -16,7 +16,7 @@ from dp_dask.public.proposals import normalised
 from dp_dask.public.simulated_infer import infer_simulated
 from dp_dask.public.tempering import Effort, first_cloud, temper
 
-EFFORT = Effort(per_generation=2_000, most=20_000, emulating=6_000)
+EFFORT = Effort(per_generation=2_000, most=20_000, wanted=1_000, emulating=6_000)
 
 
 def refined(like, seed=1, effort=EFFORT):

@@ -19,7 +19,7 @@ from dp_dask.public.simulated_infer import infer_simulated
 from dp_dask.public.spread import spread_by
 from dp_dask.public.tempering import Effort, first_cloud, temper
 
-EFFORT = Effort(per_generation=2_000, most=40_000)
+EFFORT = Effort(per_generation=2_000, most=40_000, wanted=1_000)
 N = 500
 
 
@@ -90,7 +90,7 @@ def test_the_tempered_posterior_is_that_of_wider_noise():
 
 def test_batches_may_run_anywhere_in_any_order():
     like = release(np.random.default_rng(3), n=50, scale=5.0)
-    effort = Effort(per_generation=1_200, most=5_000)
+    effort = Effort(per_generation=1_200, most=5_000, wanted=1_000)
     here = cloud(like, effort=effort)
 
     def backwards(function, items):
@@ -132,7 +132,7 @@ def test_a_private_n_is_inferred_beside_theta():
     prior = Dirichlet((0.2,) * 5)
     like = release(np.random.default_rng(5), n=150, scale=9.0, truth=np.full(5, 0.2))
     like = replace(like, n=None, expected_n=100.0)
-    made = cloud(like, prior, Effort(per_generation=4_000, most=60_000))
+    made = cloud(like, prior, Effort(per_generation=4_000, most=60_000, wanted=1_000))
     assert made.multiple == 1
     assert agrees(made, exact(like, prior))
 
