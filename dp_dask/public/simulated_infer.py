@@ -12,13 +12,14 @@ from dp_dask.public.engines import Inference, bank, synthetic, tempered
 from dp_dask.public.engines.bank import Bank
 from dp_dask.public.engines.synthetic import Fitted
 from dp_dask.public.possible import check_possible
-from dp_dask.public.self_check import check_ranks, told_check
+from dp_dask.public.self_check import check_ranks, is_too_narrow, told_check
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.tempering import Cloud, Effort, first_cloud, temper, told
 
 __all__ = ["SIMULATED", "infer_simulated"]
 
 SIMULATED = ("auto", "tempered", "synthetic", "bank")
+CHECKS = 100  # simulated releases, before tempered at a large lambda or bank is believed
 MODEST = 2.0  # lambda up to which the noise is hardly widened
 
 
@@ -35,8 +36,9 @@ def infer_simulated(
     """Draw from p(theta | release); raises InferenceError where no engine, or not the one asked for, can serve the simulator.
 
     auto tempers first: lambda = 1 is exact and taken. Else, where n decides how many records there are, synthetic, unless its
-    simulations contradict a normal law of the sums; else tempered up to lambda = 2, and beyond it bank. With ``checks`` simulated
-    releases the posterior is checked against itself, and ``reason`` tells the outcome.
+    simulations contradict a normal law of the sums; else tempered up to lambda = 2, and beyond it the narrower of tempered and
+    bank that is not too narrow by its own check. With ``checks`` simulated releases the posterior is checked against itself, and
+    ``reason`` tells the outcome.
     """
     if engine not in SIMULATED:
         msg = f"engine {engine!r} serves no simulator; known: {', '.join(SIMULATED)}"
@@ -69,9 +71,35 @@ def _made(
     against = "one history makes all records"
     if not observation.simulator.decides_n:
         try:
-            return synthetic.trusted(rng, cloud, effort, n_draws), []
+            fitted = synthetic.refine(rng, cloud, effort, n_draws)
         except InferenceError as error:
             against = str(error)
+        else:
+            if not fitted.doubts:
+                return fitted, []
+            against = "; ".join(fitted.doubts)
+    why = [f"not synthetic: {against}"]
     if cloud.multiple <= MODEST:
-        return cloud, [f"not synthetic: {against}"]
-    return bank.make_bank(rng, observation, prior, effort.bank), [f"not tempered: {told(cloud)}", f"not synthetic: {against}"]
+        return cloud, why
+    made, also = _narrower(rng, cloud, bank.make_bank(rng, observation, prior, effort.bank))
+    return made, [also, *why]
+
+
+def _narrower(rng: np.random.Generator, cloud: Cloud, banked: Bank) -> tuple[Cloud | Bank, str]:
+    """Return the one with the narrower posterior that its own check does not find too narrow, and why it is that one."""
+    released = banked.problem.observation.released
+    candidates: list[tuple[float, Cloud | Bank, str]] = [(_width(cloud.moments()), cloud, "taken before bank")]
+    if bank.is_near(banked, released):
+        of_bank = _width(bank.nearest(banked, released).moments())
+        candidates.append((of_bank, banked, f"taken before tempered ({told(cloud)})"))
+    for _, made, why in sorted(candidates, key=lambda each: each[0]):
+        if not is_too_narrow(check_ranks(rng, made, CHECKS)):
+            return made, f"{why}, by width and a check on {CHECKS} simulated releases"
+    msg = (
+        f"{told(cloud)}; neither tempered nor bank passes its self-check; simulate more, release with less epsilon, or fewer sums"
+    )
+    raise InferenceError(msg)
+
+
+def _width(moments: tuple[Any, Any]) -> float:
+    return float(np.log(np.diag(moments[1])).mean() / 2)

@@ -69,10 +69,10 @@ def test_the_bank_is_calibrated_on_an_epidemic(law):
     assert smallest(check_ranks(np.random.default_rng(3), noisier, 300)) < 1e-5
 
 
-def test_auto_takes_the_bank_for_one_history_under_narrow_noise():
+def test_auto_takes_no_normal_law_for_one_history():
     made = infer_simulated(np.random.default_rng(1), epidemic(0.2), SIR_PRIOR, 400, effort=EFFORT, checks=100)
-    assert made.engine == "bank"
-    assert "not tempered: lambda = " in made.reason
+    assert made.engine in {"bank", "tempered"}
+    assert "not synthetic: one history makes all records" in made.reason
     assert "self-check on 100 simulated releases passed" in made.reason
     assert np.isfinite(made.draws).all()
 
@@ -86,7 +86,7 @@ def test_auto_takes_the_exact_particles_where_it_can():
 
 
 def test_a_release_far_from_all_simulations_is_refused():
-    with pytest.raises(InferenceError, match="posterior sd from every simulation of the prior"):
+    with pytest.raises(InferenceError, match="more than 3 sd from every simulation of the prior"):
         infer_simulated(np.random.default_rng(1), epidemic(0.2, (0, 100, 0, 100, 0, 100)), SIR_PRIOR, 40, "bank", effort=EFFORT)
     with pytest.raises(InferenceError, match="engine 'lattice' serves no simulator; known: auto, tempered, synthetic, bank"):
         infer_simulated(np.random.default_rng(1), epidemic(0.2), SIR_PRIOR, 40, "lattice")

@@ -22,13 +22,13 @@ from dp_dask.public.simulations import Problem, Simulations
 from dp_dask.public.tempering import Effort
 from dp_dask.public.unknowns import unknowns
 
-__all__ = ["Bank", "conclude", "make_bank", "nearest", "plugin"]
+__all__ = ["Bank", "conclude", "is_near", "make_bank", "nearest", "plugin"]
 
 Floats = NDArray[np.float64]
 NEAREST = 0.01  # of the simulations
 LEAST = 500
 PENALTY = 1e-6  # of the features' own squares
-FARTHEST = 3.0  # residual sd of a parameter, from the release to the farthest of the nearest
+FARTHEST = 3.0  # residual sd of the unknowns, from the release to the nearest simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +94,8 @@ def conclude(rng: np.random.Generator, made: Bank, n_draws: int) -> Inference:
     """Draw for the bank's own release; raises InferenceError where it lies far from all simulations."""
     size = CHAINS * -(-n_draws // CHAINS)
     observation = made.problem.observation
-    closest = float(made.gaps(observation.released)[1].min())
-    if closest > FARTHEST:
-        msg = (
-            f"the release lies {closest:.2g} posterior sd from every simulation of the prior; give a prior nearer to the release"
-        )
+    if not is_near(made, observation.released):
+        msg = f"the release lies more than {FARTHEST:g} sd from every simulation of the prior; give a prior nearer to the release"
         raise InferenceError(msg)
     found = nearest(made, observation.released)
     draws = made.problem.unknowns.theta(found.draw(rng, size)).reshape(CHAINS, size // CHAINS, -1)
@@ -108,6 +105,11 @@ def conclude(rng: np.random.Generator, made: Bank, n_draws: int) -> Inference:
         f"{exact:.0f} effective at lambda = 1; {made.failures} of {made.simulated} simulations failed"
     )
     return Inference(engine="bank", reason=reason, draws=draws, error=None)
+
+
+def is_near(made: Bank, released: Floats) -> bool:
+    """Whether a release [d] lies among the simulations, by the learned summary."""
+    return bool(made.gaps(released)[1].min() <= FARTHEST)
 
 
 def nearest(made: Bank, released: Floats, without: int | None = None) -> Weighted:
