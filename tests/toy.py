@@ -21,36 +21,38 @@ from dp_dask.public.simulated import SimulatedObservation
 
 PRIOR = Dirichlet((1.0,) * 5)
 TRUTH = np.array([0.25, 0.04, 0.33, 0.04, 0.34])
-EDGES = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0)  # quarters of octaves: the cells above a half end where components do
 
 
-def one_hot(count_weight=0):
-    cells = Cells(spacing="octave", exponent=50, first=int(np.float64(0.5).view(np.int64) >> 50), count=14)
-    component = np.minimum(np.floor(cells.middles(Bounds(0.5, 4.999))), 4)
-    table = tuple(" ".join(str(int(value == j)) for value in component) for j in range(5))
-    facts = {"column": "x", "bounds": Bounds(0.5, 4.999), "outside": Outside.CLAMP, "count_weight": count_weight}
-    return TableSum(cells=cells, table=table, units=(1.0,) * 5, origins=(0,) * 5, **facts)
+def one_hot(components=5, count_weight=0):
+    """The components' counts as a table: its cells, quarters of octaves above a half, end where components do."""
+    bounds = Bounds(0.5, components - 0.001)
+    first, last = (np.array([bounds.lower, bounds.upper]).view(np.int64) >> 50).tolist()
+    cells = Cells(spacing="octave", exponent=50, first=first, count=last - first + 1)
+    component = np.minimum(np.floor(cells.middles(bounds)), components - 1)
+    table = tuple(" ".join(str(int(value == j)) for value in component) for j in range(components))
+    facts = {"column": "x", "bounds": bounds, "outside": Outside.CLAMP, "count_weight": count_weight}
+    return TableSum(cells=cells, table=table, units=(1.0,) * components, origins=(0,) * components, **facts)
 
 
 def release(rng, *, n, scale, truth=TRUTH, law=Laplace, **facts):
     """A noisy release of n records of the toy."""
-    y = rng.multinomial(n, truth) + law(scale).draw(rng, 5)
+    k = len(truth)
+    y = rng.multinomial(n, truth) + law(scale).draw(rng, k)
     given = {"n": n, "count": None, "expected_n": None} | facts
-    simulator = load("dp_dask.simulators", "uniform_mixture")(5)
-    return SimulatedObservation(simulator=simulator, statistic=one_hot(), scale=scale, y=tuple(y.tolist()), law=law, **given)
+    simulator = load("dp_dask.simulators", "uniform_mixture")(k)
+    return SimulatedObservation(simulator=simulator, statistic=one_hot(k), scale=scale, y=tuple(y.tolist()), law=law, **given)
 
 
 def exact(like, prior=PRIOR, size=40_000):
-    """Draws [size, 5] of the exact posterior, by the engines for counts of categories.
+    """Draws [size, k] of the exact posterior, by the engines for counts of categories.
 
     Where n is private they take its prior for negative binomial with the Dirichlet's total as shape: geometric at a total of 1.
     """
-    model = load("dp_dask.models", "categorical")(tuple("abcde"))
-    counts = CountsObservation(
-        model=model, statistic=CategoryCounts(column="x", categories=tuple("abcde")), n=like.n, scale=like.scale, y=like.y,
-        expected_n=like.expected_n, law=like.law,
-    )  # fmt: skip
-    return infer(np.random.default_rng(1), counts, prior, size).draws.reshape(-1, 5)
+    names = tuple("abcde")[: len(like.y)]
+    facts = {"n": like.n, "scale": like.scale, "y": like.y, "expected_n": like.expected_n, "law": like.law}
+    model = load("dp_dask.models", "categorical")(names)
+    counts = CountsObservation(model=model, statistic=CategoryCounts(column="x", categories=names), **facts)
+    return infer(np.random.default_rng(1), counts, prior, size).draws.reshape(size, -1)
 
 
 def compare(weight, theta, reference):

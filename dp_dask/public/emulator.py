@@ -47,6 +47,7 @@ class Emulator:
     skewness: Floats
     kurtosis: Floats
     variation: Floats
+    failures: float  # share of the simulations near the centre
     size: float  # effective simulations that the covariance is from
 
     def mean(self, w: Floats) -> Floats:
@@ -92,7 +93,9 @@ def emulate(cloud: Cloud, around: Normal) -> Emulator:
     w = cloud.made.w
     u = around.whiten(w)
     squares = (u**2).sum(axis=1)
-    near = np.isfinite(cloud.log_prior) & cloud.made.is_whole & (squares < _reach(u.shape[1]))
+    near = np.isfinite(cloud.log_prior) & (squares < _reach(u.shape[1]))
+    density = np.where(near, np.exp(-squares / 2 - cloud.log_mixture), 0.0)
+    near &= cloud.made.is_whole
     u, squares, sums = u[near], squares[near], cloud.made.sums[near].astype(np.float64)
     if len(u) == 0:
         raise InferenceError(_too_few(0.0, PER_COEFFICIENT))
@@ -126,6 +129,7 @@ def emulate(cloud: Cloud, around: Normal) -> Emulator:
         skewness=narrow @ standard**3,
         kurtosis=narrow @ standard**4 - 3,
         variation=np.sqrt((changes**2).sum(axis=0)),
+        failures=float(density[~cloud.made.is_whole].sum() / density.sum()),
         size=float(1 / (narrow**2).sum()),
     )
 

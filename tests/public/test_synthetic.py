@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from toy import PRIOR, TRUTH, compare, exact, release
+from toy import PRIOR, TRUTH, Broken, compare, exact, release
 
+from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.errors import InferenceError
 from dp_dask.public.emulator import half_exponential, polynomial
 from dp_dask.public.engines import synthetic
@@ -19,9 +20,9 @@ from dp_dask.public.tempering import Effort, first_cloud, temper
 EFFORT = Effort(per_generation=2_000, most=20_000, wanted=1_000, emulating=6_000)
 
 
-def refined(like, seed=1, effort=EFFORT):
-    rng = np.random.default_rng(seed)
-    return synthetic.refine(rng, temper(first_cloud(rng, like, PRIOR, effort.per_generation), effort), effort, 1_000)
+def refined(like, prior=PRIOR, effort=EFFORT):
+    rng = np.random.default_rng(1)
+    return synthetic.refine(rng, temper(first_cloud(rng, like, prior, effort.per_generation), effort), effort, 1_000)
 
 
 def agrees(fitted, reference):
@@ -61,6 +62,21 @@ def test_sums_that_are_not_normal_are_refused():
     like = replace(release(np.random.default_rng(9), n=200, scale=0.2, truth=truth), y=(98, 1, 50, 1, 50))
     with pytest.raises(InferenceError, match=r"engine synthetic does not fit this simulator: .*the sums' .* \(at most "):
         infer_simulated(np.random.default_rng(1), like, PRIOR, 100, "synthetic", effort=EFFORT)
+
+
+def test_a_private_n_is_inferred_beside_theta():
+    prior = Dirichlet((0.5, 0.5))
+    like = replace(release(np.random.default_rng(5), n=600, scale=2.0, truth=np.array([0.3, 0.7])), n=None, expected_n=400.0)
+    fitted = refined(like, prior=prior)
+    assert fitted.doubts == ()
+    assert agrees(fitted, exact(like, prior))
+
+
+def test_failures_near_the_posterior_are_a_doubt():
+    like = replace(
+        release(np.random.default_rng(6), n=600, scale=1.0, truth=np.array([0.5, 0.2, 0.1, 0.1, 0.1])), simulator=Broken("nan")
+    )
+    assert "of the simulations near the posterior failed (at most 0.01)" in refined(like).doubts[0]
 
 
 def test_auto_takes_it_and_says_what_it_took():

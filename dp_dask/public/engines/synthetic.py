@@ -29,6 +29,7 @@ ROUNDS = 8  # of fits, each after a generation around the last posterior
 SETTLED, SETTLED_SD = 0.1, 0.05  # posterior sd that the mean moves by, and the log of the sd's own change
 MOST_BIAS = 0.2  # of the predictive sd of y
 MOST_SKEWNESS, MOST_KURTOSIS, MOST_VARIATION = 0.5, 1.0, 0.5  # of y given theta
+MOST_FAILURES = 0.01  # of the simulations near the posterior
 FROM_POSTERIOR = 1_000.0  # effective draws
 
 
@@ -123,7 +124,10 @@ def _doubts(emulator: Emulator, noise_variance: float, bias: Floats) -> tuple[st
         "the sums' excess kurtosis is {:.2g}": (np.abs(emulator.kurtosis) * share**2, MOST_KURTOSIS),
         "the sums' variance varies by {:.2g} of itself over the posterior": (emulator.variation * share, MOST_VARIATION),
     }
-    return tuple(f"{text.format(value.max())} (at most {most})" for text, (value, most) in found.items() if value.max() > most)
+    doubts = tuple(f"{text.format(value.max())} (at most {most})" for text, (value, most) in found.items() if value.max() > most)
+    if emulator.failures > MOST_FAILURES:  # the normal law is of those that succeed, wherever that is
+        doubts = (*doubts, f"{emulator.failures:.2g} of the simulations near the posterior failed (at most {MOST_FAILURES})")
+    return doubts
 
 
 plugin = synthetic
