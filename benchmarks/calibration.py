@@ -34,7 +34,7 @@ import numpy as np
 from scipy import special
 
 import dp_dask
-from dp_dask.public.calibration import gamma, gamma_p_value, ks_distance
+from dp_dask.public.uniformity import gamma, gamma_p_value, ks_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -10,8 +10,10 @@ import numpy as np
 
 from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Outside
+from dp_dask.core.partition import edges_of, is_partition
 from dp_dask.core.privacy import USUAL, Loss, Spent, Unit, price
 from dp_dask.core.statistic import BoundedSum
+from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import BudgetError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
@@ -20,11 +22,14 @@ from dp_dask.measurement import Measurement
 from dp_dask.pipeline import check_families
 from dp_dask.private.reduce import columns_of
 from dp_dask.public.observe import planned
+from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulation import Width, expected_widths
+from dp_dask.summary import plan
 
 __all__ = ["Check", "Forecast", "check"]
 
 REPLICATES = 40
+WORTH_IT = 1.05  # times the least expected sd
 PROTECTS_LITTLE = {Unit.EPSILON: 10, Unit.RHO: 50}  # rho = epsilon^2 / 2
 SEED = 0  # a plan is printed, not published; the same file gives the same plan
 
@@ -94,7 +99,10 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     model, prior = m.whole
     like = planned(m.request, model, pipeline.expected_n)
     widths: tuple[Width, ...] = ()
-    if like.n is not None or like.expected_n is not None:
+    of_plan: list[str] = []
+    if isinstance(like, SimulatedObservation):
+        widths, of_plan = _planned(m, like.statistic)
+    elif like.n is not None or like.expected_n is not None:
         widths = expected_widths(np.random.default_rng(SEED), like, prior, REPLICATES)
     unit = statistic.units[0]
     if m.request.loss.unit is Unit.RHO:
@@ -112,15 +120,35 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
         prior_mean=tuple(map(float, np.atleast_1d(prior.mean))),
         prior_sd=tuple(map(float, np.atleast_1d(prior.sd))),
         widths=widths,
-        warnings=tuple(_warnings(m, like.n, pipeline.delta)),
+        warnings=(*_warnings(m, like.n, pipeline.delta), *of_plan),
     )
+
+
+def _planned(m: Measurement, statistic: TableSum) -> tuple[tuple[Width, ...], list[str]]:
+    """Return the widths that simulations predict for a simulator's summary, and the summary that they would prefer.
+
+    A prediction is that of a normal linear model about prior draws: for choosing, and rough where the simulator is curved.
+    """
+    if m.setting is None:
+        return (), []
+    edges = tuple(map(float, edges_of(statistic))) if is_partition(statistic) else None
+    found = plan(m.setting, m.request.loss, edges=edges)
+    own = next((each for each in found if each.statistic == statistic), None)
+    if own is None:
+        return (), []
+    widths = tuple(Width(float(a), float(b)) for a, b in zip(own.predicted_sd, own.non_private_sd, strict=True))
+    if own.score <= WORTH_IT * found[0].score:
+        return widths, []
+    told = f"of the summaries compared, {found[0].name} is expected to leave {found[0].score / own.score:.2f} times the sd"
+    return widths, [f"{told}: summary: auto takes it"]
 
 
 def _warnings(m: Measurement, n: int | None, delta: Decimal | None) -> list[str]:
     """Say what is allowed but seldom wanted."""
     statistic = m.request.statistic
     found = []
-    is_truncated = getattr(statistic, "outside", None) is Outside.TRUNCATE and m.model.natural_bounds is None
+    is_truncated = getattr(statistic, "outside", None) is Outside.TRUNCATE and not m.is_simulated
+    is_truncated = is_truncated and m.model.natural_bounds is None
     if is_truncated and not getattr(statistic, "inside_weight", 0):
         counted = ", or inside_count: true," if len(statistic.units) == 1 else ""
         found.append(f"truncate: the posterior may have two modes; clamp{counted} is usually narrower")

@@ -123,8 +123,9 @@ def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) 
 @click.argument("release", type=click.Path(path_type=Path))
 @click.option("--prior", help="Another prior, as {alpha: 2, beta: 3}; for the one named by --measurement, or the only one.")
 @click.option("--measurement", help="Infer this measurement only.")
-@click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth, augment or gibbs.")
+@click.option("--engine", default="auto", show_default=True, help="auto, lattice, edgeworth, augment, gibbs, ..")
 @click.option("--draws", default=4000, show_default=True, type=click.IntRange(100, 10**7))
+@click.option("--simulations", type=click.IntRange(2_000, 10**8), help="Data sets to simulate at most, through a simulator.")
 @click.option(
     "--ask", "questions", multiple=True, help="An event or a quantity, as 'P(rate > 2)' or 'a.rate / b.rate'; repeatable."
 )
@@ -138,6 +139,7 @@ def infer(
     measurement: str | None,
     engine: str,
     draws: int,
+    simulations: int | None,
     questions: tuple[str, ...],
     others: tuple[str, ...],
     output: Path | None,
@@ -148,7 +150,8 @@ def infer(
     """Make a posterior from a public RELEASE.json and ask about it: no records, no budget, any prior."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.output import summaries_of, write_inference  # noqa: PLC0415
-    from dp_dask.pipeline import check_output, infer_from, select  # noqa: PLC0415
+    from dp_dask.pipeline import check_output, select  # noqa: PLC0415
+    from dp_dask.posteriors import infer_from  # noqa: PLC0415
     from dp_dask.public.prediction import predict as predict_from  # noqa: PLC0415
     from dp_dask.public.publication import read  # noqa: PLC0415
     from dp_dask.public.questions import Asked, answer  # noqa: PLC0415
@@ -166,10 +169,12 @@ def infer(
         raise ConfigError.of("--with", "is for --ask: give a question")
     if len(more) < len(others):
         raise ConfigError.of("--with", "gives a name twice")
-    posteriors = infer_from(publication, draws, engine, priors)
+    posteriors = infer_from(publication, draws, engine, priors, simulations=simulations)
     asked = [Asked(p.measurement, publication.dataset, p) for p in posteriors]
     for name, other in more.items():
-        asked += [Asked(f"{name}.{p.measurement}", other.dataset, p) for p in infer_from(other, draws, engine)]
+        asked += [
+            Asked(f"{name}.{p.measurement}", other.dataset, p) for p in infer_from(other, draws, engine, simulations=simulations)
+        ]
     answers = answer(questions, asked)
     predictions = [found for p in posteriors for found in predict_from(p)] if predict else []
     if output is None:

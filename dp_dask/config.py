@@ -16,14 +16,31 @@ from dp_dask.core import plugins
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.errors import ConfigError
-from dp_dask.measurement import Measurement, Privacy, make_measurements
+from dp_dask.measurement import Measurement, Privacy
+from dp_dask.measurements import make_measurements
 from dp_dask.private.sources import Source
 from dp_dask.public.infer import AUTO, check_engine
+from dp_dask.public.simulated_infer import SIMULATED
+from dp_dask.public.tempering import Effort
 
-__all__ = ["CLUSTERS", "FEWEST_DRAWS", "MOST_DRAWS", "SOURCES", "Inference", "Pipeline", "load", "make_cluster", "read"]
+__all__ = [
+    "CLUSTERS",
+    "FEWEST_DRAWS",
+    "FEWEST_SIMULATIONS",
+    "MOST_DRAWS",
+    "MOST_SIMULATIONS",
+    "SIMULATIONS",
+    "SOURCES",
+    "Inference",
+    "Pipeline",
+    "load",
+    "make_cluster",
+    "read",
+]
 
 SOURCES, CLUSTERS = "dp_dask.private.sources", "dp_dask.clusters"
 FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
+SIMULATIONS, FEWEST_SIMULATIONS, MOST_SIMULATIONS = Effort().most, 2_000, 10**8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +57,7 @@ class Pipeline:
     measurements: tuple[Measurement, ...]
     n_draws: int
     engine: str
+    simulations: int
     cluster: Cluster
     ledger: str
     output: Path
@@ -57,14 +75,18 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """How many draws, and by which engine."""
+    """How many draws, by which engine, and how many data sets may be simulated for each engine that needs some."""
 
     draws: int = 4000
     engine: str = AUTO
+    simulations: int = SIMULATIONS
 
     def __post_init__(self) -> None:
         if not FEWEST_DRAWS <= self.draws <= MOST_DRAWS:
             msg = f"draws is {self.draws}; give a number from {FEWEST_DRAWS} to {MOST_DRAWS}"
+            raise ValueError(msg)
+        if not FEWEST_SIMULATIONS <= self.simulations <= MOST_SIMULATIONS:
+            msg = f"simulations is {self.simulations}; give a number from {FEWEST_SIMULATIONS} to {MOST_SIMULATIONS}"
             raise ValueError(msg)
         check_engine(self.engine)
 
@@ -119,6 +141,8 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     ledger = _ledger(top["ledger"], faults) if "ledger" in top else None
     output = leaf(Path, top.get("output", "runs"), "output", faults)
     measurements = make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else []
+    if inference is not None:
+        _check_engine(inference.engine, measurements, faults)
     if faults.problems or source is None or privacy is None or inference is None or ledger is None:
         return None
     return Pipeline(
@@ -132,6 +156,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         measurements=tuple(measurements),
         n_draws=inference.draws,
         engine=inference.engine,
+        simulations=inference.simulations,
         cluster=cluster,
         ledger=ledger,
         output=output,
@@ -154,6 +179,14 @@ def _plugin(folder: str, given: Any, path: str, faults: Faults) -> Any:
         faults.add(f"{path}.kind", str(error))
         return None
     return build(cls, {key: value for key, value in given.items() if key != "kind"}, path, faults)
+
+
+def _check_engine(engine: str, measurements: list[Measurement], faults: Faults) -> None:
+    """Refuse an engine that serves models alone, or simulators alone, where the other is asked for."""
+    for m in measurements:
+        if engine != AUTO and (engine in SIMULATED) is not m.is_simulated:
+            what = "a simulator" if m.is_simulated else "a model"
+            faults.add("inference.engine", f"is {engine!r}, which does not serve {what} as of {m.name}; use auto")
 
 
 def _ledger(value: Any, faults: Faults) -> str | None:

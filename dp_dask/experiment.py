@@ -18,7 +18,8 @@ from dp_dask.config import make_cluster, read
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.errors import ConfigError, Problem
-from dp_dask.measurement import Privacy, make_measurements
+from dp_dask.measurement import Privacy
+from dp_dask.measurements import make_measurements
 from dp_dask.pipeline import Progress, silent
 from dp_dask.public.comparison import Cell
 from dp_dask.public.counts import CountsObservation

@@ -15,7 +15,6 @@ from dp_dask.core.gram import GramSum, gram_sum
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, choose_grid, wanted_cells
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.joint_priors import Independent
-from dp_dask.core.names import NAME, is_name
 from dp_dask.core.pooled import Pooled, PooledGroups
 from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_delta
 from dp_dask.core.release import AnyStatistic, Request
@@ -26,10 +25,22 @@ from dp_dask.model import MODELS, find_class, known_names, make_model
 from dp_dask.prior import make_prior
 from dp_dask.public.gram_report import GramPrior
 from dp_dask.public.groups import GroupedModel
+from dp_dask.public.simulator_model import SimulatorModel
+from dp_dask.summary import Setting
 from dp_dask.tables import inside_sum, table_sum
 from dp_dask.user_family import is_reference
 
-__all__ = ["INSIDE_SHARE", "GroupBy", "Measurement", "Privacy", "for_report", "make_measurements", "make_statistic", "redesign"]
+__all__ = [
+    "INSIDE_SHARE",
+    "GroupBy",
+    "Measurement",
+    "Privacy",
+    "for_report",
+    "make_measurement",
+    "make_statistic",
+    "read_bounds",
+    "redesign",
+]
 
 INSIDE_SHARE = 0.5  # of epsilon for the count of records inside, where the file says no more than that it is wanted
 
@@ -43,7 +54,13 @@ class Measurement:
     model: Any
     prior: Any
     request: Request
+    setting: Setting | None = None  # what the summary was chosen for, where the posterior is through a simulator
     inside_count: float | None = None  # the share of epsilon that the count of records inside the bounds was asked for with
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the posterior is one through a simulator."""
+        return isinstance(self.model, SimulatorModel)
 
     @property
     def whole(self) -> tuple[Any, Any]:
@@ -108,23 +125,10 @@ def _share(privacy: Privacy, n_groups: int) -> Privacy:
     return Privacy(Neighbours.ADD_REMOVE, None, max(expected / n_groups, 1.0) if expected else None)
 
 
-def make_measurements(given: Any, dataset: str | None, privacy: Privacy | None, faults: Faults) -> list[Measurement]:
-    """Make every measurement of the file; what is wrong with one does not hide the next."""
-    if not isinstance(given, dict) or not given:
-        faults.add("measurements", f"is {show(given)}; give at least one, as NAME: {{model: .., column: .., ..}}")
-        return []
-    made = []
-    for name, value in given.items():
-        path = f"measurements.{name}"
-        if not is_name(name):
-            faults.add(path, f"the name may hold {NAME} only")
-        measurement = _measurement(name, value, path, dataset or "", privacy, faults)
-        if measurement is not None:
-            made.append(measurement)
-    return made
-
-
-def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privacy | None, faults: Faults) -> Measurement | None:
+def make_measurement(
+    name: str, given: Any, path: str, dataset: str, privacy: Privacy | None, faults: Faults
+) -> Measurement | None:
+    """Make the measurement of a model; None where there was a fault."""
     before = len(faults.problems)
     model_name = given.get("model") if isinstance(given, dict) else None
     if not isinstance(model_name, str):
@@ -149,7 +153,7 @@ def _measurement(name: str, given: Any, path: str, dataset: str, privacy: Privac
     loss = read_loss(values, path, faults, is_delta_known=privacy is None or privacy.delta is not None)
     bounds = model.natural_bounds if has_bounds and model is not None else None
     if "bounds" in values:
-        bounds = _bounds(values["bounds"], model or cls, f"{path}.bounds", faults)
+        bounds = read_bounds(values["bounds"], model or cls, f"{path}.bounds", faults)
     prior = None
     if model is not None and "prior" in values:
         prior = make_prior(model, values["prior"], f"{path}.prior", faults, is_grouped="group_by" in values)
@@ -259,7 +263,8 @@ def _inside_count(value: Any, path: str, faults: Faults) -> float | None:
     return float(share)
 
 
-def _bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:
+def read_bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:
+    """Read ``[smallest, largest]``, inside the support of a model where there is one; None where there was a fault."""
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004
         faults.add(path, f"is {show(value)}; give [smallest, largest]")
         return None
@@ -268,7 +273,8 @@ def _bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:
         return None
     try:
         bounds = Bounds(*ends)
-        check_support(bounds, cls.support, is_integer=getattr(cls, "is_integer", False))
+        if cls is not None:
+            check_support(bounds, cls.support, is_integer=getattr(cls, "is_integer", False))
     except ValueError as error:
         faults.add(path, str(error))
         return None

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from dp_dask.clusters import Cluster
-from dp_dask.config import FEWEST_DRAWS, MOST_DRAWS
+from dp_dask.config import FEWEST_DRAWS, MOST_DRAWS, SIMULATIONS
 from dp_dask.core.privacy import Unit
 from dp_dask.errors import ConfigError
 from dp_dask.explore import Exploration
 from dp_dask.explore.picture import draw
 from dp_dask.gate.noise import meaning
-from dp_dask.pipeline import Run, infer_from, select
+from dp_dask.pipeline import Run, select
+from dp_dask.posteriors import infer_from
 from dp_dask.public import publication as files
 from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
 from dp_dask.public.prediction import Prediction
@@ -65,7 +66,7 @@ def run_folder(run: Run, folder: Path) -> Path:
 def write_run(run: Run, folder: Path, cluster: Cluster | None = None) -> tuple[Path, list[Summary]]:
     """Infer from a run's releases, long simulations on the cluster; write all four files, return their folder and summaries."""
     target = run_folder(run, folder)
-    posteriors = infer_from(run.publication, run.n_draws, run.engine, cluster=cluster)
+    posteriors = infer_from(run.publication, run.n_draws, run.engine, cluster=cluster, simulations=run.simulations)
     delta = None if run.publication.total is None else run.publication.total.delta
     balance = run.balance
     spending = Spending(charged=run.cost, spent=meaning(balance.unit, balance.spent, delta), granted=balance.granted)
@@ -173,13 +174,14 @@ def write_report_again(folder: Path) -> Path:
         told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         spending = _spending(told)
         n_draws, engine = int(told["draws"]), str(told["engine"])
+        simulations = int(told.get("simulations", SIMULATIONS))
         if not FEWEST_DRAWS <= n_draws <= MOST_DRAWS:
             problem = "asks for a number of draws that is not allowed"
     except (OSError, ValueError, KeyError, TypeError, OverflowError, InvalidOperation):
         problem = "is missing or not the run.json of a run"
     if problem:
         raise ConfigError.of(str(folder / "run.json"), problem)
-    posteriors = infer_from(publication, n_draws, engine)
+    posteriors = infer_from(publication, n_draws, engine, simulations=simulations)
     page = render(publication, posteriors, summaries_of(posteriors), spending)
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return folder / "report.html"
@@ -207,6 +209,7 @@ def run_json(run: Run, summaries: Sequence[Summary], spending: Spending) -> dict
         "left": str(spending.left),
         "draws": run.n_draws,
         "engine": run.engine,
+        "simulations": run.simulations,
         "measurements": {name: {**told, "charged": name in run.charged} for name, told in summaries_json(summaries).items()},
     }
 

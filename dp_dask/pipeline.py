@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,34 +13,29 @@ from typing import Any
 import numpy as np
 
 from dp_dask import __version__
-from dp_dask.build import Faults
-from dp_dask.clusters import Cluster
 from dp_dask.config import Pipeline
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Spent, Unit, price
 from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
-from dp_dask.errors import ConfigError, DpDaskError, InferenceError, Problem, SourceError
-from dp_dask.fan_out import over
+from dp_dask.errors import ConfigError, DpDaskError, Problem, SourceError
 from dp_dask.gate.additive import noise_of, release
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise, meaning
-from dp_dask.measurement import Measurement, for_report
-from dp_dask.model import make_model, plain_model
-from dp_dask.prior import make_prior, plain_prior
+from dp_dask.measurement import Measurement
+from dp_dask.model import plain_model
+from dp_dask.prior import plain_prior
 from dp_dask.private.reduce import columns_of, reduce
-from dp_dask.public.calibration import Uniformity, ranks, uniformity
-from dp_dask.public.infer import check_engine, infer
-from dp_dask.public.observe import observe, planned
-from dp_dask.public.posterior import Posterior, seed
+from dp_dask.public.calibration import ranks
+from dp_dask.public.observe import planned
 from dp_dask.public.publication import Publication, Published
-from dp_dask.public.spread import spread_by
+from dp_dask.public.uniformity import Uniformity, uniformity
 from dp_dask.public.verify import verify
 from dp_dask.user_family import is_reference
 
-__all__ = ["Progress", "Run", "calibrate", "check_families", "infer_from", "run", "select", "silent"]
+__all__ = ["Progress", "Run", "calibrate", "check_families", "run", "select", "silent"]
 
 VERIFYING = 20260101  # a seed: the same family passes or fails every time
 Progress = Callable[[str, int, int], None]  # stage, done, of
@@ -56,6 +50,7 @@ class Run:
     charged: tuple[str, ...]  # the measurements that this run paid for; the others were released before
     n_draws: int
     engine: str
+    simulations: int
 
     @property
     def cost(self) -> Decimal:
@@ -89,7 +84,14 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
         measurements={m.name: _published(m, made, pipeline.expected_n) for m, made in measured},
         total=_total(releases, pipeline.delta),
     )
-    return Run(publication=publication, balance=balance, charged=charged, n_draws=pipeline.n_draws, engine=pipeline.engine)
+    return Run(
+        publication=publication,
+        balance=balance,
+        charged=charged,
+        n_draws=pipeline.n_draws,
+        engine=pipeline.engine,
+        simulations=pipeline.simulations,
+    )
 
 
 def _total(releases: Iterable[Release], delta: Decimal | None) -> Spent:
@@ -143,61 +145,6 @@ def _reduce(pipeline: Pipeline, requests: list[Request], progress: Progress) -> 
         )
 
 
-def infer_from(
-    publication: Publication,
-    n_draws: int,
-    engine: str = "auto",
-    priors: dict[str, Any] | None = None,
-    cluster: Cluster | None = None,
-) -> tuple[Posterior, ...]:
-    """Make every measurement's posterior from public values alone, with other priors where given (by measurement).
-
-    Repeats give the same draws, with a cluster to simulate on or without. Raises ConfigError where a prior or a model of the
-    file cannot be used.
-    """
-    try:
-        check_engine(engine)
-    except ValueError as error:
-        raise ConfigError.of("engine", str(error)) from None
-    faults = Faults(Path())
-    wanted = []
-    for name, published in publication.measurements.items():
-        model = make_model(published.model, published.known, f"measurements.{name}.model", faults)
-        given = (priors or {}).get(name, published.prior)
-        statistic = published.release.request.statistic
-        prior = None
-        if model is not None:
-            prior = make_prior(model, given, f"prior of {name}", faults, is_grouped=isinstance(statistic, GroupedSum))
-        if model is None or prior is None:
-            continue
-        wanted.append((name, published, *for_report(model, prior, statistic)))
-    if faults.problems:
-        raise ConfigError(faults.problems)
-    with ExitStack() as stack:
-        if cluster is not None:
-            stack.enter_context(spread_by(stack.enter_context(over(cluster))))
-        return tuple(_infer_one(*each, n_draws, engine) for each in wanted)
-
-
-def _infer_one(name: str, published: Published, model: Any, prior: Any, n_draws: int, engine: str) -> Posterior:
-    rng = np.random.default_rng(seed(published.release, name))
-    try:
-        observation = observe(published.release, model, published.expected_records)
-        inference = infer(rng, observation, prior, n_draws, engine)
-    except InferenceError as error:
-        msg = f"{name}: {error}"
-        raise InferenceError(msg) from None
-    return Posterior(
-        measurement=name,
-        model=published.model,
-        parameters=model.parameters,
-        prior=prior,
-        release=published.release,
-        observation=observation,
-        inference=inference,
-    )
-
-
 def select(publication: Publication, measurement: str | None) -> Publication:
     """Keep one measurement of a publication, or all; raises ConfigError for a name that it does not hold.
 
@@ -218,7 +165,8 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
 
     The same entropy gives the same ranks on any cluster: a batch's number is its seed. Reads no record, charges nothing.
     """
-    if pipeline.n is None and pipeline.expected_n is None:
+    needs_n = any(not (m.is_simulated and m.model.simulator.decides_n) for m in pipeline.measurements)
+    if needs_n and pipeline.n is None and pipeline.expected_n is None:
         raise ConfigError.of("privacy.expected_records", "is missing; to simulate a private n takes a public guess of it")
     likes = {m.name: planned(m.request, m.whole[0], pipeline.expected_n) for m in pipeline.measurements}
     batch = max(1, min(25, replicates // 16))
@@ -248,7 +196,7 @@ def check_families(pipeline: Pipeline) -> None:
     problems = [
         Problem(f"measurements.{m.name}.model", f"{m.model_name}: {fault}")
         for m in pipeline.measurements
-        if is_reference(m.model_name)
+        if is_reference(m.model_name) and not m.is_simulated
         for fault in verify(rng, m.model, _within(m.request.statistic), m.prior)
     ]
     if problems:
@@ -282,5 +230,12 @@ def who() -> str:
 
 
 def _published(m: Measurement, made: Release, expected_n: float | None) -> Published:
-    prior = plain_prior(m.model, m.prior)
-    return Published(model=m.model_name, known=plain_model(m.model), prior=prior, expected_records=expected_n, release=made)
+    known = dict(m.model.known) if m.is_simulated else plain_model(m.model)
+    return Published(
+        model=m.model_name,
+        known=known,
+        is_simulator=m.is_simulated,
+        prior=plain_prior(m.model, m.prior),
+        expected_records=expected_n,
+        release=made,
+    )

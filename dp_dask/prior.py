@@ -7,13 +7,16 @@ from typing import Any
 
 from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core.continuous import SCIPY, Continuous
+from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.pooled import Pooled
 from dp_dask.core.prior_kinds import KINDS, Domain, check_kind, describe, kind_of, make, outside
 from dp_dask.core.spellings import named_by, respell
+from dp_dask.public.simulator_model import SimulatorModel
 
 __all__ = ["POOLED", "make_prior", "plain_prior"]
 
+DIRICHLET = "dirichlet"  # the kind of a prior of probabilities that add up to 1
 POOLED = "pooled"  # the kind of a prior that groups share
 
 
@@ -22,10 +25,13 @@ def make_prior(model: Any, given: Any, path: str, faults: Faults, *, is_grouped:
 
     ``{alpha: 1, beta: 1}`` is the conjugate prior, ``{kind: lognormal, mu: 0, sigma: 1}`` any other; of several parameters
     ``{mu: {kind: .., ..}, sigma: {kind: .., ..}}`` are independent priors. Groups may share one,
-    ``{kind: pooled, mean: {kind: .., ..}, sd: {kind: .., ..}}``.
+    ``{kind: pooled, mean: {kind: .., ..}, sd: {kind: .., ..}}``. A simulator's probabilities that add up to 1 have
+    ``{kind: dirichlet, alpha: 1}``, or an alpha for each.
     """
-    if isinstance(given, dict) and given.get("kind") == POOLED:
+    if _kind(given) == POOLED:
         return _pooled(model, given, path, faults, is_grouped=is_grouped)
+    if isinstance(model, SimulatorModel) and (model.prior_type is Dirichlet or _kind(given) == DIRICHLET):
+        return _dirichlet(model, given, path, faults)
     if hasattr(model, "expand_prior"):
         try:
             given = model.expand_prior(given)
@@ -37,6 +43,28 @@ def make_prior(model: Any, given: Any, path: str, faults: Faults, *, is_grouped:
     if len(model.parameters) == 1:
         return _one(model.parameters[0], model.domains[0], kind_of(model.prior_type), given, path, faults)
     return _several(model, given, path, faults)
+
+
+def _kind(given: Any) -> Any:
+    return given.get("kind") if isinstance(given, dict) else None
+
+
+def _dirichlet(model: SimulatorModel, given: Any, path: str, faults: Faults) -> Dirichlet | None:
+    """Make the prior of probabilities that add up to 1; one alpha stands for all."""
+    if _kind(given) != DIRICHLET or set(model.domains) != {"probability"} or len(model.parameters) == 1:
+        told = "is for several probabilities that add up to 1" if _kind(given) == DIRICHLET else "is one of another kind"
+        faults.add(path, f"{told}; of {', '.join(model.parameters)} give {{kind: {DIRICHLET}, alpha: 1}} where they add up to 1")
+        return None
+    size = len(model.parameters)
+    alpha = given.get("alpha")
+    values = {key: value for key, value in given.items() if key != "kind"}
+    if alpha is not None and not isinstance(alpha, list | tuple | dict):
+        values["alpha"] = [alpha] * size
+    made = build(Dirichlet, values, path, faults)
+    if made is not None and len(made.alpha) != size:
+        faults.add(f"{path}.alpha", f"has {len(made.alpha)} numbers; give one for all, or {size}, one a parameter")
+        return None
+    return made
 
 
 def _pooled(model: Any, given: dict[str, Any], path: str, faults: Faults, *, is_grouped: bool) -> Pooled | None:
@@ -137,6 +165,8 @@ def plain_prior(model: Any, prior: Any) -> dict[str, Any]:
     """Return the entry that ``make_prior`` makes this prior from."""
     if isinstance(prior, Pooled):
         return {"kind": POOLED, "mean": describe(prior.mean_prior), "sd": describe(prior.sd_prior)}
+    if isinstance(model, SimulatorModel) and isinstance(prior, Dirichlet):
+        return {"kind": DIRICHLET, "alpha": list(prior.alpha)}
     if isinstance(prior, Independent):
         return {name: describe(one) for name, one in zip(model.parameters, prior.priors, strict=True)}
     if isinstance(prior, Continuous) or not isinstance(prior, model.prior_type):

@@ -16,6 +16,7 @@ from dp_dask.measurement import Privacy
 from dp_dask.model import MODELS
 from dp_dask.prior import POOLED
 from dp_dask.public.infer import ENGINES
+from dp_dask.simulator import SIMULATORS, Handling
 
 __all__ = ["schema"]
 
@@ -49,6 +50,33 @@ SCIPY_PRIOR = {
     "required": ["kind", "name"],
     "additionalProperties": {"type": "number"},
 }
+SUMMARY = {
+    "oneOf": [
+        {"const": "auto"},
+        {
+            "type": "object",
+            "properties": {
+                "kind": {"const": "partition"},
+                "edges": {"type": "array", "items": {"type": "number"}, "minItems": 1},
+            },
+            "required": ["kind", "edges"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"kind": {"const": "bins"}, "count": {"type": "integer", "minimum": 2}},
+            "required": ["kind", "count"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"kind": {"enum": ["auto", "regression", "components"]}, "bandwidth": {"type": "number", **POSITIVE}},
+            "required": ["kind"],
+            "additionalProperties": False,
+        },
+    ],
+    "description": "the sums that are released; auto (the default) takes what simulations from the prior find best",
+}
 PATH = {"type": "string", "description": "relative to this file"}
 
 
@@ -69,7 +97,12 @@ def schema() -> dict[str, Any]:
             "type": "object",
             "propertyNames": name,
             "minProperties": 1,
-            "additionalProperties": {"oneOf": [_measurement(model) for model in plugins.names(MODELS)]},
+            "additionalProperties": {
+                "oneOf": [
+                    *[_measurement(model) for model in plugins.names(MODELS)],
+                    *[_simulated(simulator) for simulator in plugins.names(SIMULATORS)],
+                ]
+            },
         },
         "inference": _dataclass(Inference),
         "cluster": {"oneOf": [{"enum": clusters}, *[_kind(CLUSTERS, kind) for kind in clusters]]},
@@ -114,6 +147,26 @@ def _prior(model: Any) -> dict[str, Any]:
         return {"oneOf": [_dataclass(model.prior_type), {"$ref": PRIOR}, POOLED_PRIOR]}
     each = _mapping({name: {"$ref": PRIOR} for name in model.parameters}, list(model.parameters))
     return each if model.prior_type is Independent else {"oneOf": [_dataclass(model.prior_type), each]}
+
+
+def _simulated(name: str) -> dict[str, Any]:
+    simulator = plugins.load(SIMULATORS, name)
+    known, handling = _dataclass(simulator), _dataclass(Handling)
+    properties = {
+        "simulator": {"const": name},
+        "column": {"type": "string", "description": "one of the simulator's columns, by its name in the data (rename)"},
+        "bounds": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+        "outside": {"enum": ["clamp", "truncate"]},
+        "integer": {"type": "boolean", "description": "the column holds whole numbers"},
+        "summary": SUMMARY,
+        "epsilon": EPSILON,
+        "rho": RHO,
+        "prior": {"type": "object"},
+        **known["properties"],
+        **handling["properties"],
+    }
+    described = _mapping(properties, ["simulator", "column", "bounds", "prior", *known["required"]])
+    return {**described, "oneOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}
 
 
 def _measurement(name: str) -> dict[str, Any]:

@@ -22,12 +22,12 @@ from dp_dask.explore.results import tell_outside
 from dp_dask.gate.journal import Balance
 from dp_dask.output import inference_json
 from dp_dask.pipeline import Progress, Run, silent
-from dp_dask.public.calibration import LEVEL, Uniformity
 from dp_dask.public.comparison import Cell, calibrations, utilities
 from dp_dask.public.posterior import Summary
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.questions import Answer
 from dp_dask.public.simulation import Width
+from dp_dask.public.uniformity import LEVEL, Uniformity
 
 __all__ = ["balances", "calibration", "check", "experiment", "exploration", "posteriors", "progress", "run"]
 

@@ -17,7 +17,7 @@ import yaml
 from dp_dask.config import Inference
 from dp_dask.errors import ConfigError
 from dp_dask.experiment import load, run
-from dp_dask.pipeline import infer_from
+from dp_dask.posteriors import infer_from
 from dp_dask.public.comparison import Cell, calibrations, files, utilities
 from dp_dask.public.publication import Publication
 from dp_dask.public.trials import Outcome, join

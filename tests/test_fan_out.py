@@ -22,7 +22,7 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Release, Request
 from dp_dask.errors import ClusterError
 from dp_dask.fan_out import AHEAD, FEWEST, on_client, over
-from dp_dask.pipeline import infer_from
+from dp_dask.posteriors import infer_from
 from dp_dask.public.engines import kernel_is
 from dp_dask.public.infer import infer
 from dp_dask.public.publication import Publication, Published

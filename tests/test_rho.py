@@ -21,7 +21,8 @@ from dp_dask.explore import explore
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import gaussian_scale, meaning
 from dp_dask.output import write_inference, write_report_again, write_run
-from dp_dask.pipeline import calibrate, infer_from, run, select
+from dp_dask.pipeline import calibrate, run, select
+from dp_dask.posteriors import infer_from
 from dp_dask.public.publication import read
 
 RHO = {"model": "exponential", "column": "x", "bounds": [0, 8], "rho": 0.1, "prior": {"alpha": 1, "beta": 1}}

@@ -11,7 +11,7 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import Cells
 from dp_dask.core.table_sum import TableSum
 
-__all__ = ["edges_of", "make_partition"]
+__all__ = ["edges_of", "is_partition", "make_partition"]
 
 Floats = NDArray[np.float64]
 
@@ -47,6 +47,12 @@ def make_partition(column: str, bounds: Bounds, outside: Outside, cells: Cells, 
         units=(1.0,) * len(rows),
         origins=(0,) * len(rows),
     )
+
+
+def is_partition(statistic: TableSum) -> bool:
+    """Whether each record counts once, in one coordinate or in none."""
+    rows = statistic.rows
+    return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(axis=0) <= 1).all()) and not statistic.count_weight
 
 
 def edges_of(statistic: TableSum) -> Floats:

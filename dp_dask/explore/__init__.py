@@ -48,7 +48,7 @@ def explore(pipeline: Pipeline, *, entropy: int = 0, progress: Progress = silent
             raise ConfigError.of(path, msg)
     numbers = [m for m in pipeline.measurements if hasattr(m.model, "spacing")]
     if not numbers:
-        raise ConfigError.of("measurements", "none is of one column of numbers, whose bounds could be chosen")
+        raise ConfigError.of("measurements", "none is a model of one column of numbers, whose bounds could be chosen")
     settings = [Setting(pipeline, (entropy, i), progress) for i in range(len(numbers))]
     made = [_explore_one(setting, m) for setting, m in zip(settings, numbers, strict=True)]
     return Exploration(

@@ -21,8 +21,9 @@ from dp_dask.measurement import Measurement, Privacy, redesign
 from dp_dask.pipeline import Progress
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.observation import Observation
-from dp_dask.public.observe import AnyObservation, planned
+from dp_dask.public.observe import ModelObservation, planned
 from dp_dask.public.paired import PairedWidths, compare, simulate_widths, widths_like
+from dp_dask.public.simulated import SimulatedObservation
 
 __all__ = ["LEAST", "Design", "Setting", "is_wider", "within"]
 
@@ -137,13 +138,16 @@ class Setting:
             made.append(design if is_same else self.design(design.label, replace(design.measurement, request=request)))
         return made if len(made) > 1 else []
 
-    def _like(self, m: Measurement) -> tuple[AnyObservation, Any]:
+    def _like(self, m: Measurement) -> tuple[ModelObservation, Any]:
         """Return a release as it is planned, and its prior; of groups, which are alike, one."""
         model, prior = m.whole
         like = planned(m.request, model, self.pipeline.expected_n)
+        if isinstance(like, SimulatedObservation):
+            msg = f"{m.name}: a simulator's summary is planned by dp-dask check, and not explored"
+            raise InferenceError(msg)
         return (like.of_groups[0], m.prior) if isinstance(like, GroupedObservation) else (like, prior)
 
-    def _run(self, m: Measurement, like: AnyObservation, prior: Any, count: int, done: PairedWidths | None) -> PairedWidths:
+    def _run(self, m: Measurement, like: ModelObservation, prior: Any, count: int, done: PairedWidths | None) -> PairedWidths:
         try:
             return simulate_widths(self.seed, like, prior, count, done)
         except InferenceError as error:
@@ -169,7 +173,7 @@ def _largest(statistic: Any) -> int:
     return largest
 
 
-def _effort(like: AnyObservation) -> tuple[int, int]:
+def _effort(like: ModelObservation) -> tuple[int, int]:
     """Return the replicates that find a far wider design, and those of one that may be chosen: they take 3 ms to 1 s each."""
     if isinstance(like, Observation):
         return (20, 60) if like.n is not None else (8, 24)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.public.calibration import LEVEL, uniformity
 from dp_dask.public.trials import Outcome
+from dp_dask.public.uniformity import LEVEL, uniformity
 
 __all__ = ["Calibration", "Cell", "Utility", "calibrations", "files", "table", "utilities"]
 

@@ -27,6 +27,8 @@ from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
+from dp_dask.public.simulated import SimulatedObservation
+from dp_dask.public.simulated_diagnostics import simulated_noise_ratio, simulated_tail
 from dp_dask.public.zoom import find_cells
 
 __all__ = ["UNLIKELY", "Diagnostics", "Nodes", "diagnose", "noise_ratio", "prior_nodes", "tail_probability", "widths"]
@@ -88,6 +90,15 @@ def diagnose(rng: np.random.Generator, observation: AnyObservation, prior: Any, 
         return Diagnostics()
     if isinstance(observation, GroupedObservation):
         return _of_groups(rng, observation, prior, inference)
+    if isinstance(observation, SimulatedObservation):
+        predicted = inference.predicted
+        if predicted is None:
+            return Diagnostics()
+        return Diagnostics(
+            noise_ratio=simulated_noise_ratio(observation, predicted),
+            prior_p=simulated_tail(observation, predicted.prior),
+            posterior_p=simulated_tail(observation, predicted.posterior),
+        )
     draws = inference.draws.reshape(-1, inference.draws.shape[2])
     noise_share: tuple[float | None, ...] = ()
     bounds_share: tuple[float | None, ...] = ()

@@ -22,6 +22,8 @@ from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
 from dp_dask.public.possible import check_possible
 from dp_dask.public.simulated import SimulatedObservation
+from dp_dask.public.simulated_infer import infer_simulated
+from dp_dask.public.tempering import Effort
 from dp_dask.public.zoom import find_cells
 
 __all__ = ["AUTO", "ENGINES", "check_engine", "infer"]
@@ -51,6 +53,7 @@ LARGEST_ERROR = 0.02  # total variation
 BLURRED, MOST_LUMPY = 3.0, 0.05  # of a contribution, what noise scale hides it; posterior probability
 CONSTANT = 1e-6  # of the noise's variance: S does not vary
 PROBES = 9
+SELF_CHECKS = 200  # simulated releases that a posterior through a simulator is checked on
 
 
 def check_engine(name: str) -> None:
@@ -63,12 +66,24 @@ def check_engine(name: str) -> None:
         raise ValueError(msg)
 
 
-def infer(rng: np.random.Generator, observation: AnyObservation, prior: Any, n_draws: int, engine: str = AUTO) -> Inference:
-    """Draw from p(theta | release); raises InferenceError where the engine cannot serve the model."""
+def infer(
+    rng: np.random.Generator,
+    observation: AnyObservation,
+    prior: Any,
+    n_draws: int,
+    engine: str = AUTO,
+    effort: Effort | None = None,
+) -> Inference:
+    """Draw from p(theta | release); raises InferenceError where the engine cannot serve the model.
+
+    ``effort`` is how much is simulated where the release is seen through a simulator.
+    """
     if isinstance(observation, GroupedObservation) and isinstance(prior, PooledGroups):
         return infer_pooled(rng, lambda each, of_group: infer(rng, each, of_group, CHAINS, engine), observation, prior, n_draws)
     if isinstance(observation, GroupedObservation):
         return infer_groups(lambda each, of_group: infer(rng, each, of_group, n_draws, engine), observation, prior)
+    if isinstance(observation, SimulatedObservation):
+        return infer_simulated(rng, observation, prior, n_draws, engine, effort=effort, checks=SELF_CHECKS)
     check_possible(observation)
     if engine == AUTO and isinstance(observation, Observation):
         return _auto(rng, observation, prior, n_draws)

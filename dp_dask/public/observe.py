@@ -19,10 +19,13 @@ from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.noise_law import Gaussian, Laplace
 from dp_dask.public.observation import Observation
+from dp_dask.public.simulated import SimulatedObservation
+from dp_dask.public.simulator_model import SimulatorModel
 
-__all__ = ["AnyObservation", "observe", "planned"]
+__all__ = ["AnyObservation", "ModelObservation", "observe", "planned"]
 
-AnyObservation = Observation | JointObservation | CountsObservation | GroupedObservation | GramObservation
+ModelObservation = Observation | JointObservation | CountsObservation | GroupedObservation | GramObservation
+AnyObservation = ModelObservation | SimulatedObservation
 
 
 def observe(release: Release, model: Any, expected_n: float | None = None) -> AnyObservation:
@@ -44,8 +47,23 @@ def _see(
     request: Request, scale: float, sums: tuple[int, ...], count: int | None, model: Any, expected_n: float | None
 ) -> AnyObservation:
     statistic = request.statistic
-    _check_fits(request, model)
     law = Gaussian if request.loss.unit is Unit.RHO else Laplace
+    if isinstance(model, SimulatorModel):
+        if not isinstance(statistic, TableSum):
+            raise InferenceError("the release holds no sums that a simulator can be seen through; infer with its own model")
+        return SimulatedObservation(
+            simulator=model.simulator,
+            policy=model.policy,
+            call=model.call,
+            statistic=statistic,
+            n=request.n,
+            scale=scale,
+            y=sums,
+            count=count,
+            expected_n=expected_n,
+            law=law,
+        )
+    _check_fits(request, model)
     facts: dict[str, Any] = {"model": model, "n": request.n, "scale": scale, "law": law, "expected_n": expected_n}
     if isinstance(statistic, CategoryCounts):
         return CountsObservation(statistic=statistic, y=sums, **facts)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.public.observe import AnyObservation
+from dp_dask.public.observe import ModelObservation
 from dp_dask.public.simulation import replicate_widths
 
 __all__ = ["PairedWidths", "compare", "simulate_widths", "widths_like"]
@@ -40,7 +40,7 @@ class PairedWidths:
 
 
 def simulate_widths(
-    seed: Sequence[int], like: AnyObservation, prior: Any, count: int, done: PairedWidths | None = None
+    seed: Sequence[int], like: ModelObservation, prior: Any, count: int, done: PairedWidths | None = None
 ) -> PairedWidths:
     """Simulate replicates up to number ``count``, in addition to those that are done.
 

@@ -13,6 +13,7 @@ from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.observation import Observation
 from dp_dask.public.posterior import INTERVAL, Posterior, seed
+from dp_dask.public.simulated import SimulatedObservation
 
 __all__ = ["Prediction", "predict"]
 
@@ -46,12 +47,13 @@ class Prediction:
 def predict(posterior: Posterior) -> list[Prediction]:
     """Draw one new record for each posterior draw, in each group where there are groups.
 
-    None is drawn for categories, whose posterior means are the probabilities of a record, nor for several columns.
+    None is drawn for categories, whose posterior means are the probabilities of a record, nor for several columns, nor through a
+    simulator, which makes whole data sets and no single record.
     Repeats give the same records.
     """
     observation, draws = posterior.observation, posterior.inference.draws
     rng = np.random.default_rng(seed(posterior.release, posterior.measurement).spawn(2)[1])
-    if isinstance(observation, CountsObservation | GramObservation):
+    if isinstance(observation, CountsObservation | GramObservation | SimulatedObservation):
         return []
     if isinstance(observation, GroupedObservation):
         column, model = observation.statistic.within.column, observation.model.within

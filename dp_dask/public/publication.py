@@ -18,10 +18,11 @@ __all__ = ["Publication", "Published", "read", "write"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """One measurement: the release, and the model and prior that it was planned with."""
+    """One measurement: the release, and the model or simulator and the prior that it was planned with."""
 
-    model: str
-    known: dict[str, Any]  # the model's known parameters
+    model: str  # its name, or that of the simulator
+    known: dict[str, Any]  # what is known of it
+    is_simulator: bool = False
     prior: dict[str, Any]
     expected_records: float | None
     release: Release

@@ -17,6 +17,7 @@ from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
+from dp_dask.core.partition import edges_of, is_partition
 from dp_dask.core.privacy import EXACT, Neighbours, Spent, Unit, price, rounded_up
 from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.statistic import BoundedSum
@@ -141,6 +142,9 @@ def in_words(release: Release) -> dict[str, str]:
         summed = f"the sum of the column less {figures(statistic.grid.origin * unit)} a record"
     elif statistic.inside_weight:
         summed = "the sum of a function of the column, tabulated in the release file, and on the weighted count of records inside"
+    elif is_partition(statistic) and len(statistic.units) > 1:
+        edges = [figures(edge) for edge in edges_of(statistic)]
+        summed = f"the counts of records in {len(statistic.units)} bins, cut at {_listed(edges)}"
     else:
         summed = f"{len(statistic.units)} sums of functions of the column, tabulated in the release file"
     counted = ", and on the weighted count" if release.noisy_count is not None else ""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.public.calibration import LEVEL, uniformity
 from dp_dask.public.engines.bank import Bank, nearest
 from dp_dask.public.engines.synthetic import Fitted
 from dp_dask.public.proposals import Normal, Weighted
 from dp_dask.public.randomness import RANK_DRAWS, rank_among
 from dp_dask.public.synthetic_likelihood import sample
 from dp_dask.public.tempering import Cloud
+from dp_dask.public.uniformity import LEVEL, uniformity
 
 __all__ = ["check_ranks", "is_too_narrow", "told_check"]
 

@@ -25,7 +25,7 @@ from dp_dask.public.infer import infer
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.non_private import non_private
 from dp_dask.public.observation import Observation
-from dp_dask.public.observe import AnyObservation
+from dp_dask.public.observe import ModelObservation
 from dp_dask.public.pooling import pool
 from dp_dask.public.randomness import check_expected, draw_n
 
@@ -61,7 +61,7 @@ class Width:
         return None if self.non_private is None else self.private / self.non_private
 
 
-def simulate(rng: np.random.Generator, like: AnyObservation, theta: Any, prior: Any = None) -> Pseudo:
+def simulate(rng: np.random.Generator, like: ModelObservation, theta: Any, prior: Any = None) -> Pseudo:
     """Draw records from the model, reduce them as the statistic does, and add noise of the same law and scale.
 
     ``theta`` is one parameter or an array [p]; the truth behind several columns is drawn from ``prior``. A private n is drawn
@@ -124,7 +124,7 @@ def _simulate_counts(rng: np.random.Generator, like: CountsObservation, theta: F
     return Pseudo(replace(like, y=y), n, counts)
 
 
-def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, replicates: int) -> tuple[Width, ...]:
+def expected_widths(rng: np.random.Generator, like: ModelObservation, prior: Any, replicates: int) -> tuple[Width, ...]:
     """Average each parameter's posterior sd over truths and releases drawn from the prior.
 
     Where the prior has no finite sd, neither has the posterior (noise of full support excludes no parameter), nor the average of
@@ -143,7 +143,7 @@ def expected_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, 
     return tuple(Width(float(one), float(other) if np.isfinite(other) else None) for one, other in pairs)
 
 
-def replicate_widths(rng: np.random.Generator, like: AnyObservation, prior: Any, *, has_sd: bool) -> tuple[Floats, Floats]:
+def replicate_widths(rng: np.random.Generator, like: ModelObservation, prior: Any, *, has_sd: bool) -> tuple[Floats, Floats]:
     """Return the posterior's width [p] for a truth and a release drawn from the prior, and that from the records, NaN if unknown.
 
     The truth is drawn first, then the records, then the noise: releases of one model and n from equal generators are of the
@@ -167,7 +167,7 @@ def _width(grid: Any, draws: Floats, *, has_sd: bool) -> Any:
     return grid.sd if isinstance(grid, GridPosterior) else draws.std(axis=(0, 1))
 
 
-def _non_private(rng: np.random.Generator, like: AnyObservation, prior: Any, pseudo: Pseudo, *, has_sd: bool) -> Any:
+def _non_private(rng: np.random.Generator, like: ModelObservation, prior: Any, pseudo: Pseudo, *, has_sd: bool) -> Any:
     """Return the width [p] of the posterior from the records themselves, NaN where there is no way to it."""
     if isinstance(like, GroupedObservation):
         return _non_private_groups(rng, like, prior, pseudo, has_sd=has_sd)

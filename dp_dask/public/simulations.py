@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_dask.public.engines import Predicted
 from dp_dask.public.proposals import StudentT
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.spread import spread
@@ -19,6 +20,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 FROM_PRIOR = 0.1  # of a generation that has a proposal
 BATCH = 1_000  # data sets
+PREDICTED, SPLIT = 100, 2  # data sets that a posterior is compared with its release by, twice, in so many batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,21 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """Coordinates w [k, q] of which each is to be simulated once."""
+
+    observation: SimulatedObservation
+    unknowns: Unknowns
+    w: Floats
+    seed: np.random.SeedSequence
+
+    @property
+    def size(self) -> int:
+        """The number of data sets."""
+        return len(self.w)
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """What is to be inferred from which release, and the seed [words] of all simulations for it."""
 
@@ -77,6 +94,17 @@ class Problem:
         ]
         return Simulations.join(spread(simulate_batch, batches))
 
+    def predicted(self, rng: np.random.Generator, prior: Ints, w: Floats) -> Predicted:
+        """Simulate at some posterior draws w [k, q] and at their mean, in batches; ``prior`` are sums of prior draws."""
+        chosen = w[rng.choice(len(w), PREDICTED)]
+        parts = [*np.split(chosen, SPLIT), *np.split(np.repeat(w.mean(axis=0)[None], PREDICTED, axis=0), SPLIT)]
+        seeds = np.random.SeedSequence(rng.integers(2**32, size=4).tolist()).spawn(len(parts))
+        batches = [Given(self.observation, self.unknowns, part, seed) for part, seed in zip(parts, seeds, strict=True)]
+        made = spread(simulate_given, batches)
+        both = [Simulations.join(part) for part in (made[:SPLIT], made[SPLIT:])]
+        at_posterior, at_mean = (each.sums[each.is_whole].astype(np.float64) for each in both)
+        return Predicted(prior.astype(np.float64), at_posterior, at_mean)
+
     def at(self, rng: np.random.Generator, w: Floats) -> Simulations:
         """Simulate a data set for each of the coordinates w [k, q]; what has no prior density is not simulated."""
         return _simulate(self.observation, self.unknowns, rng, w)
@@ -90,6 +118,11 @@ def simulate_batch(batch: Batch) -> Simulations:
         proposed = batch.proposal.draw(rng, batch.size)
         w = np.where(rng.random(batch.size)[:, None] < FROM_PRIOR, w, proposed)
     return _simulate(batch.observation, batch.unknowns, rng, w)
+
+
+def simulate_given(batch: Given) -> Simulations:
+    """Simulate one batch of given coordinates; a function of its argument alone."""
+    return _simulate(batch.observation, batch.unknowns, np.random.default_rng(batch.seed), batch.w)
 
 
 def _simulate(observation: SimulatedObservation, unknowns: Unknowns, rng: np.random.Generator, w: Floats) -> Simulations:

@@ -26,6 +26,7 @@ from dp_dask.public.unknowns import unknowns
 __all__ = ["INFLATION", "Cloud", "Effort", "first_cloud", "temper", "told"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 INFLATION = 1.3  # of the covariance, in a proposal
 PATIENCE, STALLED = 4, 0.9  # generations, after which lambda - 1 must fall below so much of its last value
 BISECTIONS, DOUBLINGS = 40, 8
@@ -48,6 +49,11 @@ class Effort:
     emulating: float = 8_000.0
     most: int = 100_000
     bank: int = 100_000
+
+    @classmethod
+    def of(cls, simulations: int) -> Effort:
+        """Return the effort that simulates about so many data sets for each engine that is tried."""
+        return cls(per_generation=min(max(simulations // 8, 500), 5_000), most=simulations, bank=simulations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,11 @@ class Cloud:
     def failures(self) -> int:
         """How many simulations failed."""
         return self.size - int(self.made.is_whole.sum())
+
+    @property
+    def of_prior(self) -> Ints:
+        """The sums [k, d] of the first generation, of prior draws, but for those that failed."""
+        return self.made.sums[: self.each][self.made.is_whole[: self.each]]
 
     @property
     def log_mixture(self) -> Floats:

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 class Simulator(Protocol):
     """A law of data sets that can be drawn from.
 
+    One whose parameters have a joint prior of their own, constrained say, tells its class by ``prior_type``.
     One that must be made ready on a worker (compiled, say) may have a method ``prepare()``, which no time-out counts.
     """
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.simulated import Simulated, Size, check_theta, record_counts
 
@@ -27,6 +28,7 @@ class UniformMixture:
     components: int = 5
 
     columns: ClassVar[tuple[str, ...]] = ("x",)
+    prior_type: ClassVar[type[Dirichlet]] = Dirichlet
     decides_n: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

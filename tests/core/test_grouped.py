@@ -20,10 +20,11 @@ from dp_dask.errors import InferenceError
 from dp_dask.measurement import for_report
 from dp_dask.private.kernels import BLOCK, new_scratch
 from dp_dask.private.sums import sum_batch
-from dp_dask.public.calibration import gamma, gamma_p_value, ranks
+from dp_dask.public.calibration import ranks
 from dp_dask.public.infer import infer
 from dp_dask.public.observe import planned
 from dp_dask.public.simulation import simulate
+from dp_dask.public.uniformity import gamma, gamma_p_value
 
 GROUPS = ("north", "south", "east")
 POISSON, PARETO = BY_NAME["poisson"], BY_NAME["pareto"]

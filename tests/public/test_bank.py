@@ -17,7 +17,6 @@ from dp_dask.core.plugins import load
 from dp_dask.core.priors import Gamma
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
-from dp_dask.public.calibration import gamma, gamma_p_value, uniformity
 from dp_dask.public.engines import bank, synthetic
 from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.self_check import check_ranks, told_check
@@ -25,6 +24,7 @@ from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulated_calibration import pseudo_release, simulated_rank
 from dp_dask.public.simulated_infer import infer_simulated
 from dp_dask.public.tempering import Effort, first_cloud, temper
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 EFFORT = Effort(per_generation=2_000, most=20_000, wanted=1_000, emulating=3_000, bank=20_000)
 SIR_PRIOR = Independent((Gamma(8.0, 4.0), Gamma(8.0, 1.6)))

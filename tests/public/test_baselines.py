@@ -25,7 +25,6 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import InferenceError
 from dp_dask.public import baselines, gibbs_counts
 from dp_dask.public import ops as one_posterior_sampling
-from dp_dask.public.calibration import gamma, gamma_p_value
 from dp_dask.public.count_tree import expected_counts
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.infer import ENGINES
@@ -33,6 +32,7 @@ from dp_dask.public.mmd import squared_mmd
 from dp_dask.public.simplex import nearest_counts
 from dp_dask.public.simulation import Pseudo, simulate
 from dp_dask.public.trials import Outcome, Trial, outcome
+from dp_dask.public.uniformity import gamma, gamma_p_value
 
 
 def counts_like(n_categories, n, epsilon, y=None):

@@ -14,8 +14,8 @@ from scipy import special, stats
 
 from dp_dask.core.dirichlet import dirichlet
 from dp_dask.errors import InferenceError
-from dp_dask.public.calibration import gamma, gamma_p_value, uniformity
 from dp_dask.public.count_cells import draw_counts_private
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 
 def brute_joint(y, alpha, scale, rate, most):

@@ -15,8 +15,8 @@ from scipy import special, stats
 from dp_dask.core.dirichlet import dirichlet
 from dp_dask.errors import InferenceError
 from dp_dask.public import count_law, count_sums
-from dp_dask.public.calibration import gamma, gamma_p_value, uniformity
 from dp_dask.public.count_tree import draw_counts, expected_counts
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 RELEASES = {
     "near": ([2, 1, 1], [1.0, 1.0, 1.0]),

@@ -11,10 +11,11 @@ from scipy import special
 
 from dp_dask.core.grid import Grid
 from dp_dask.core.prior_kinds import make
-from dp_dask.public.calibration import gamma, gamma_p_value, ranks, uniformity
+from dp_dask.public.calibration import ranks
 from dp_dask.public.infer import infer
 from dp_dask.public.non_private import non_private
 from dp_dask.public.simulation import expected_widths
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 every_prior = pytest.mark.parametrize(("kind", "numbers", "truth"), EXAMPLES, ids=IDS)
 U = (np.arange(40_000) + 0.5) / 40_000

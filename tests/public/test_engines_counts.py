@@ -16,10 +16,11 @@ from dp_dask.core.plugins import load
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
 from dp_dask.errors import InferenceError
-from dp_dask.public.calibration import gamma, gamma_p_value, ranks, uniformity
+from dp_dask.public.calibration import ranks
 from dp_dask.public.infer import infer
 from dp_dask.public.observe import planned
 from dp_dask.public.simulation import expected_widths, simulate
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 COLOURS = ("blue", "green", "red")
 

@@ -15,9 +15,10 @@ from dp_dask.core.joint_priors import Independent
 from dp_dask.core.priors import Gamma, Normal
 from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import InferenceError
-from dp_dask.public.calibration import gamma, gamma_p_value, ranks, uniformity
+from dp_dask.public.calibration import ranks
 from dp_dask.public.infer import infer
 from dp_dask.public.simulation import simulate
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 every_model = pytest.mark.parametrize("case", JOINT_CASES, ids=JOINT_IDS)
 NORMAL = BY_NAME["normal_mu_sigma"]

@@ -15,7 +15,7 @@ from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.plugins import load
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
-from dp_dask.public.calibration import gamma, gamma_p_value, ranks, uniformity
+from dp_dask.public.calibration import ranks
 from dp_dask.public.count_cells import draw_counts_private
 from dp_dask.public.count_law import moments, tables
 from dp_dask.public.count_law_gaussian import make_law
@@ -24,6 +24,7 @@ from dp_dask.public.infer import infer
 from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.observe import planned
 from dp_dask.public.simulation import simulate
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 CUT = 46.0
 ALPHA = 1e-6  # of each chi-square test, 16 in all

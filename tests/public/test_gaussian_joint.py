@@ -19,13 +19,14 @@ from dp_dask.core.joint_priors import Independent
 from dp_dask.core.priors import Gamma, Normal
 from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import InferenceError
-from dp_dask.public.calibration import gamma, gamma_p_value, ranks, uniformity
+from dp_dask.public.calibration import ranks
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.gram_posterior import draw_posteriors
 from dp_dask.public.infer import infer
 from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.normal_gaussian_2d import log_density, log_density_private
 from dp_dask.public.simulation import simulate
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 NORMAL = BY_NAME["normal_mu_sigma"]
 REPLACE, ADD_REMOVE = Neighbours.REPLACE, Neighbours.ADD_REMOVE

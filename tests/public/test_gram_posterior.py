@@ -16,10 +16,10 @@ from dp_dask.core.wishart import NormalInverseWishart
 from dp_dask.errors import InferenceError
 from dp_dask.models.linear_regression import LinearRegression
 from dp_dask.models.multivariate_normal import MultivariateNormal
-from dp_dask.public.calibration import uniformity
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.gram_posterior import draw_posteriors
 from dp_dask.public.gram_report import reported
+from dp_dask.public.uniformity import uniformity
 
 VAGUE = NormalInverseWishart.scaled(2, mean_scale=0.4, sd_scale=0.5, nu0=6)
 

@@ -26,7 +26,7 @@ from dp_dask.errors import InferenceError
 from dp_dask.measurement import Privacy, make_statistic
 from dp_dask.private.kernels import new_scratch
 from dp_dask.private.sums import sum_batch
-from dp_dask.public.calibration import gamma, gamma_p_value, ranks, uniformity
+from dp_dask.public.calibration import ranks
 from dp_dask.public.engines import lattice_inside
 from dp_dask.public.infer import infer
 from dp_dask.public.joint import JointObservation
@@ -34,6 +34,7 @@ from dp_dask.public.noise_law import Gaussian, Laplace
 from dp_dask.public.observe import planned
 from dp_dask.public.private_n import private_counts
 from dp_dask.public.simulation import expected_widths, simulate
+from dp_dask.public.uniformity import gamma, gamma_p_value, uniformity
 
 REPLACE, ADD_REMOVE = Neighbours.REPLACE, Neighbours.ADD_REMOVE
 UNBOUNDED = [case for case in CASES if case.model.natural_bounds is None]

@@ -20,7 +20,7 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
 from dp_dask.errors import InferenceError
 from dp_dask.measurement import for_report
-from dp_dask.public.calibration import gamma, gamma_p_value, rank
+from dp_dask.public.calibration import rank
 from dp_dask.public.diagnostics import diagnose
 from dp_dask.public.engines import guide, lattice
 from dp_dask.public.grid import Cells, GridPosterior, tabulate
@@ -30,6 +30,7 @@ from dp_dask.public.observe import planned
 from dp_dask.public.pooled_cells import integrals
 from dp_dask.public.pooling import pool
 from dp_dask.public.simulation import expected_widths, simulate
+from dp_dask.public.uniformity import gamma, gamma_p_value
 from dp_dask.public.zoom import find_cells
 
 DRAWS = 20_000

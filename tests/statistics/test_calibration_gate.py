@@ -15,9 +15,10 @@ from scipy import special
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.priors import Gamma, Normal
 from dp_dask.core.privacy import Neighbours
-from dp_dask.public.calibration import gamma, gamma_p_value, pass_mark, ranks, uniformity
+from dp_dask.public.calibration import ranks
 from dp_dask.public.engines import gibbs
 from dp_dask.public.simulation import simulate
+from dp_dask.public.uniformity import gamma, gamma_p_value, pass_mark, uniformity
 
 SIZES, EPSILONS = (1, 5, 20, 100, 1000), (0.1, 1.0)
 every_model = pytest.mark.parametrize("case", CASES, ids=IDS)

@@ -30,6 +30,15 @@ STEP = 1e-4  # of the prior's sd, over which means are differentiated
 SMALLEST_VARIANCE = 1e-12  # of the noise's, so that a normal part always exists
 
 
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Simulated sums [k, d]: of prior draws, of posterior draws, and of data sets at the posterior mean alone."""
+
+    prior: Floats
+    posterior: Floats
+    at_mean: Floats
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
     """Draws of the parameters [chain, draw, parameter] and how they were made."""
@@ -39,6 +48,7 @@ class Inference:
     draws: Floats
     error: float | None  # estimated total variation distance to the exact posterior; None where unknown
     grid: GridPosterior | PlanePosterior | None = None  # the tabulated posterior, where the engine makes one
+    predicted: Predicted | None = None  # simulated sums, where the release is seen through a simulator
 
 
 class Engine(Protocol):

@@ -98,13 +98,15 @@ def conclude(rng: np.random.Generator, made: Bank, n_draws: int) -> Inference:
         msg = f"the release lies more than {FARTHEST:g} sd from every simulation of the prior; give a prior nearer to the release"
         raise InferenceError(msg)
     found = nearest(made, observation.released)
-    draws = made.problem.unknowns.theta(found.draw(rng, size)).reshape(CHAINS, size // CHAINS, -1)
+    w = found.draw(rng, size)
+    draws = made.problem.unknowns.theta(w).reshape(CHAINS, size // CHAINS, -1)
+    predicted = made.problem.predicted(rng, made.made.sums, w)
     exact = effective_size(observation.noise.decay(observation.released - made.made.sums).sum(axis=1))
     reason = (
         f"the nearest {len(found.w)} simulations of the prior by a learned summary, with local regression; "
         f"{exact:.0f} effective at lambda = 1; {made.failures} of {made.simulated} simulations failed"
     )
-    return Inference(engine="bank", reason=reason, draws=draws, error=None)
+    return Inference(engine="bank", reason=reason, draws=draws, error=None, predicted=predicted)
 
 
 def is_near(made: Bank, released: Floats) -> bool:

@@ -62,9 +62,11 @@ def trusted(rng: np.random.Generator, cloud: Cloud, effort: Effort, n_draws: int
 def conclude(rng: np.random.Generator, fitted: Fitted, n_draws: int) -> Inference:
     """Draw by the weights."""
     size = CHAINS * -(-n_draws // CHAINS)
-    draws = fitted.cloud.problem.unknowns.theta(fitted.posterior.draw(rng, size)).reshape(CHAINS, size // CHAINS, -1)
+    problem, w = fitted.cloud.problem, fitted.posterior.draw(rng, size)
+    draws = problem.unknowns.theta(w).reshape(CHAINS, size // CHAINS, -1)
+    predicted = problem.predicted(rng, fitted.cloud.of_prior, w)
     reason = f"a normal law of the sums, emulated around the posterior; {told(fitted.cloud)}"
-    return Inference(engine="synthetic", reason=reason, draws=draws, error=None)
+    return Inference(engine="synthetic", reason=reason, draws=draws, error=None, predicted=predicted)
 
 
 def refine(rng: np.random.Generator, cloud: Cloud, effort: Effort, n_draws: int) -> Fitted:

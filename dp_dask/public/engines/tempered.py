@@ -28,9 +28,11 @@ def conclude(rng: np.random.Generator, cloud: Cloud, n_draws: int) -> Inference:
     size = CHAINS * -(-n_draws // CHAINS)
     chosen = rng.choice(cloud.size, size, p=normalised(cloud.log_weight(cloud.multiple)))
     draws = cloud.problem.unknowns.theta(cloud.made.w[chosen]).reshape(CHAINS, size // CHAINS, -1)
+    predicted = cloud.problem.predicted(rng, cloud.of_prior, cloud.made.w[chosen])
     is_exact = cloud.multiple == 1
     what = "exact" if is_exact else "conservative: the posterior under noise lambda times as wide"
-    return Inference(engine="tempered", reason=f"{what}; {told(cloud)}", draws=draws, error=0.0 if is_exact else None)
+    error = 0.0 if is_exact else None
+    return Inference(engine="tempered", reason=f"{what}; {told(cloud)}", draws=draws, error=error, predicted=predicted)
 
 
 plugin = tempered

@@ -1,0 +1,90 @@
+"""Posteriors: from a publication alone to the posterior of each of its measurements."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dp_dask.build import Faults
+from dp_dask.clusters import Cluster
+from dp_dask.core.grouped import GroupedSum
+from dp_dask.errors import ConfigError, InferenceError
+from dp_dask.fan_out import over
+from dp_dask.measurement import for_report
+from dp_dask.model import make_model
+from dp_dask.prior import make_prior
+from dp_dask.public.infer import check_engine, infer
+from dp_dask.public.observe import observe
+from dp_dask.public.posterior import Posterior, seed
+from dp_dask.public.publication import Publication, Published
+from dp_dask.public.spread import spread_by
+from dp_dask.public.tempering import Effort
+from dp_dask.simulator import make_simulator
+
+__all__ = ["infer_from"]
+
+
+def infer_from(
+    publication: Publication,
+    n_draws: int,
+    engine: str = "auto",
+    priors: dict[str, Any] | None = None,
+    cluster: Cluster | None = None,
+    simulations: int | None = None,
+) -> tuple[Posterior, ...]:
+    """Make every measurement's posterior from public values alone, with other priors where given (by measurement).
+
+    ``simulations``: the data sets that may be simulated for each engine, where a release is seen through a simulator.
+
+    Repeats give the same draws, with a cluster to simulate on or without. Raises ConfigError where a prior or a model of the
+    file cannot be used.
+    """
+    try:
+        check_engine(engine)
+    except ValueError as error:
+        raise ConfigError.of("engine", str(error)) from None
+    faults = Faults(Path())
+    wanted = []
+    for name, published in publication.measurements.items():
+        path = f"measurements.{name}.model"
+        make = make_simulator if published.is_simulator else make_model
+        model = make(published.model, published.known, path, faults)
+        given = (priors or {}).get(name, published.prior)
+        statistic = published.release.request.statistic
+        prior = None
+        if model is not None:
+            prior = make_prior(model, given, f"prior of {name}", faults, is_grouped=isinstance(statistic, GroupedSum))
+        if model is None or prior is None:
+            continue
+        wanted.append((name, published, *for_report(model, prior, statistic)))
+    if faults.problems:
+        raise ConfigError(faults.problems)
+    with ExitStack() as stack:
+        if cluster is not None:
+            stack.enter_context(spread_by(stack.enter_context(over(cluster))))
+        effort = None if simulations is None else Effort.of(simulations)
+        return tuple(_infer_one(*each, n_draws, engine, effort) for each in wanted)
+
+
+def _infer_one(
+    name: str, published: Published, model: Any, prior: Any, n_draws: int, engine: str, effort: Effort | None
+) -> Posterior:
+    rng = np.random.default_rng(seed(published.release, name))
+    try:
+        observation = observe(published.release, model, published.expected_records)
+        inference = infer(rng, observation, prior, n_draws, engine, effort)
+    except InferenceError as error:
+        msg = f"{name}: {error}"
+        raise InferenceError(msg) from None
+    return Posterior(
+        measurement=name,
+        model=published.model,
+        parameters=model.parameters,
+        prior=prior,
+        release=published.release,
+        observation=observation,
+        inference=inference,
+    )

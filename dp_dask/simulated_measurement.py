@@ -1,0 +1,88 @@
+"""SimulatedMeasurement: a posterior through a simulator, from its entry in the pipeline file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dp_dask.build import Faults, check_keys, leaf
+from dp_dask.core.bounds import Outside
+from dp_dask.core.grid import MAX_PRIVATE_RECORDS, check_headroom
+from dp_dask.core.privacy import Neighbours, Unit
+from dp_dask.core.release import Request
+from dp_dask.errors import InferenceError
+from dp_dask.loss import read_loss
+from dp_dask.measurement import Measurement, Privacy, read_bounds
+from dp_dask.prior import make_prior
+from dp_dask.simulator import known_of_simulator, make_simulator
+from dp_dask.summary import Setting, make_summary, read_summary
+
+__all__ = ["make_simulated"]
+
+KEYS = ("simulator", "prior", "epsilon", "rho", "column", "bounds", "outside", "integer", "summary")
+
+
+def make_simulated(
+    name: str, given: dict[str, Any], path: str, dataset: str, privacy: Privacy | None, faults: Faults
+) -> Measurement | None:
+    """Make one measurement by ``method: release``; None where there was a fault."""
+    before = len(faults.problems)
+    simulator = leaf(str, given["simulator"], f"{path}.simulator", faults)
+    known = None if simulator is None else known_of_simulator(simulator, f"{path}.simulator", faults)
+    if known is None:
+        return None
+    values = check_keys(given, path, [*KEYS, *known], ("prior", "column", "bounds"), faults)
+    model = make_simulator(simulator, {key: values[key] for key in known if key in values}, path, faults)
+    column = leaf(str, values.get("column", ""), f"{path}.column", faults)
+    outside = leaf(Outside, values.get("outside", "clamp"), f"{path}.outside", faults)
+    is_integer = leaf(bool, values.get("integer", False), f"{path}.integer", faults)
+    bounds = read_bounds(values["bounds"], None, f"{path}.bounds", faults) if "bounds" in values else None
+    loss = read_loss(values, path, faults, is_delta_known=privacy is None or privacy.delta is not None)
+    summary = read_summary(values.get("summary", "auto"), f"{path}.summary", faults)
+    prior = None
+    if model is not None:
+        prior = make_prior(model, values["prior"], f"{path}.prior", faults) if "prior" in values else None
+        if column is not None and "column" in values and column not in model.simulator.columns:
+            faults.add(f"{path}.column", f"is {column!r}; the simulator makes {', '.join(model.simulator.columns)} (see rename)")
+    if model is not None and privacy is not None:
+        _check_n(model.simulator.decides_n, privacy, path, faults)
+    if len(faults.problems) > before or privacy is None or model is None or bounds is None or loss is None or summary is None:
+        return None
+    n = privacy.n if privacy.n is not None else _guess(privacy)
+    setting = Setting(
+        model=model,
+        prior=prior,
+        column=column,
+        bounds=bounds,
+        outside=outside,
+        is_integer=is_integer,
+        neighbours=privacy.neighbours,
+        n=n,
+    )
+    try:
+        statistic = make_summary(summary, setting, loss)
+        check_headroom(statistic.largest, MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1))
+    except (ValueError, InferenceError) as error:
+        faults.add(f"{path}.summary", str(error))
+        return None
+    request = Request(
+        dataset=dataset,
+        statistic=statistic,
+        neighbours=privacy.neighbours,
+        n=privacy.n,
+        epsilon=loss.amount if loss.unit is Unit.EPSILON else None,
+        rho=loss.amount if loss.unit is Unit.RHO else None,
+    )
+    return Measurement(name=name, model_name=simulator, model=model, prior=prior, request=request, setting=setting)
+
+
+def _guess(privacy: Privacy) -> int | None:
+    return None if privacy.expected_records is None else max(round(privacy.expected_records), 1)
+
+
+def _check_n(decides_n: bool, privacy: Privacy, path: str, faults: Faults) -> None:  # noqa: FBT001
+    if decides_n and privacy.neighbours is Neighbours.REPLACE:
+        told = "decides by its own course how many records there are, so that their number tells of the parameters"
+        faults.add(f"{path}.simulator", f"{told}; use privacy.neighbours: add_remove")
+    if not decides_n and privacy.n is None and privacy.expected_records is None:
+        told = "a simulator needs a number of records; under add_remove it is private: give a public guess, the mean of its prior"
+        faults.add("privacy.expected_records", told)
