@@ -41,6 +41,8 @@ def make_prior(model: Any, given: Any, path: str, faults: Faults, *, is_grouped:
     if not hasattr(model, "domains"):  # probabilities that sum to 1 have no priors of their own
         return build(model.prior_type, given, path, faults)
     if len(model.parameters) == 1:
+        if isinstance(given, dict) and isinstance(given.get(model.parameters[0]), dict) and len(given) == 1:
+            given, path = given[model.parameters[0]], f"{path}.{model.parameters[0]}"  # by its name, as several are given
         return _one(model.parameters[0], model.domains[0], kind_of(model.prior_type), given, path, faults)
     return _several(model, given, path, faults)
 

@@ -61,12 +61,13 @@ def make_simulator(name: str, known: dict[str, Any], path: str, faults: Faults) 
     simulator = _of_user(name, own, path, faults) if is_reference(name) else _of_ours(name, own, path, faults)
     if simulator is None or handling is None or len(faults.problems) > before:
         return None
+    plain = {name: getattr(handling if name in HANDLING else simulator, name) for name in given}
     if handling.rename:
         columns = _renamed(simulator, handling.rename, path, faults)
         if columns is None:
             return None
         simulator = Renamed(simulator, columns)
-    return SimulatorModel(simulator=simulator, policy=handling.failures, time_out=handling.time_out, known=given)
+    return SimulatorModel(simulator=simulator, policy=handling.failures, time_out=handling.time_out, known=plain)
 
 
 def _of_ours(name: str, own: dict[str, Any], path: str, faults: Faults) -> Simulator | None:
