@@ -210,7 +210,8 @@ def test_every_form_of_the_file_fits_the_schema():
     from dp_dask.schema import schema
 
     made = schema()
-    models = {m["properties"]["model"]["const"]: m for m in made["properties"]["measurements"]["additionalProperties"]["oneOf"]}
+    forms = made["properties"]["measurements"]["additionalProperties"]["oneOf"]
+    models = {m["properties"]["model"]["const"]: m for m in forms if "model" in m["properties"]}
     forms = models["exponential"]["properties"]["prior"]["oneOf"]
     assert forms[0]["required"] == ["alpha", "beta"]
     assert forms[1] == {"$ref": "#/$defs/prior"}

@@ -192,7 +192,7 @@ def test_an_engine_that_serves_models_is_refused_for_a_release_of_a_simulator(fi
 
 def test_the_report_says_what_was_released(finished):
     page = (finished[2] / "report.html").read_text()
-    assert "the counts of records in 3 bins, cut at 1.0" in page
+    assert "the counts of records in 3 bins, cut at 0.998, 1.998" in page
     assert "uniform_mixture" in page
 
 
