@@ -17,6 +17,9 @@ from dp_dask.core.selection import SparseVector, TopC, Variant
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.statistic import Total
 from dp_dask.distances.histogram import histogram
+from dp_dask.gate.ledger import Ledger
+from dp_dask.gate.noise import OpenDPNoise
+from dp_dask.gate.selecting import compare_sums, run
 from dp_dask.public.candidate_simulations import Candidates
 
 N, COMPONENTS = 60, 3
@@ -102,3 +105,19 @@ class Frozen:
     def lowest_with_gumbel(self, values, c, scale):
         moved = np.array(values) - self.factor * self.rng.gumbel(0, scale, len(values))
         return [int(i) for i in np.argsort(moved, kind="stable")[:c]]
+
+
+def answer_until_killed(url, first, acknowledge):
+    """Run and commit a choice for each seed from ``first`` on, telling the seed once the ledger has said that it may be shown."""
+    ledger = Ledger(url)
+    ledger.balance("people")
+    acknowledge.send(first - 1)
+    for seed in range(first, first + 10_000):
+        commit_one(ledger, seed)
+        acknowledge.send(seed)
+
+
+def commit_one(ledger, seed):
+    request = make_request(top(amount="0.000001"), size=20, seed=seed)
+    made = run(request, make_candidates(request).batches(), compare_sums(request, sealed()), OpenDPNoise())
+    return ledger.commit([(ledger.digest(request, "v"), made)], who="crasher", why="test")[0]

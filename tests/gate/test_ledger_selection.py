@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from gate.gate_examples import compete, execute, make_release, make_rho_request, meet, only_sqlite, rows
 from gate.gate_examples import make_request as make_additive
-from gate.selected_examples import DISTANCE, Frozen, make_candidates, make_request, make_selection, sealed, sparse, top
+from gate.selected_examples import (
+    DISTANCE,
+    Frozen,
+    answer_until_killed,
+    commit_one,
+    make_candidates,
+    make_request,
+    make_selection,
+    sealed,
+    sparse,
+    top,
+)
 
 from dp_dask.core.privacy import Neighbours, Unit
 from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.selected import Selection
 from dp_dask.core.selection import Variant
 from dp_dask.errors import BudgetError, LedgerError
-from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import OpenDPNoise
 from dp_dask.gate.selecting import compare_sums, run
 
@@ -149,13 +161,30 @@ def test_requests_and_releases_of_before_are_the_same_to_the_last_byte(ledger, u
     assert ledger.find(old[0]) == made
 
 
-def test_a_crash_before_the_commit_leaves_nothing_charged_and_a_later_run_pays_once(made, ledger, url):
-    """Nothing is written by a run itself: the process that answered may die at any moment before the one transaction."""
-    before = rows(url)
-    lost = answered(QUESTIONS[2])
-    assert rows(url) == before
-    del lost
-    book: Ledger = made(url)
-    later = answered(QUESTIONS[2])
-    book.commit([(book.digest(later.request, "v"), later)], who="", why="")
-    assert ledger.balance("people").spent == Decimal("0.3")
+def test_a_process_that_is_killed_at_any_moment_has_charged_each_request_once_or_not_at_all(ledger, url):
+    """After each kill the requests are asked again, the one that was cut off among them: each is paid for once."""
+    context = multiprocessing.get_context("spawn")
+    for i in range(4):
+        first = 1000 * i
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=answer_until_killed, args=(url, first, sender))
+        child.start()
+        sender.close()
+        shown = receiver.recv()
+        while shown < first + 1:
+            shown = receiver.recv()
+        time.sleep(0.007 * i)
+        child.kill()
+        child.join(30)
+        with suppress(EOFError):
+            while True:
+                shown = receiver.recv()
+        receiver.close()
+        charged = len(rows(url))
+        stored = [commit_one(ledger, seed) for seed in range(first, shown + 1)]
+        assert len(rows(url)) == charged
+        assert len({each.id for each in stored}) == shown + 1 - first
+        commit_one(ledger, shown + 1)
+        assert len(rows(url)) in (charged, charged + 1)  # its commit was through, or it was not
+        assert ledger.balance("people").spent == (len(rows(url)) - 1) * Decimal("0.000001")
+        assert ledger.verify() == len(rows(url))

@@ -8,6 +8,7 @@ import pickle
 import traceback
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from public.test_candidate_simulations import Fails
 
+from dp_dask.clusters.local import plugin as Local  # noqa: N812
 from dp_dask.core.candidates import CandidateBatch
 from dp_dask.core.distances import FAILED
 from dp_dask.core.privacy import Neighbours, Unit
@@ -26,6 +28,7 @@ from dp_dask.core.simulated import Failure
 from dp_dask.core.statistic import Total
 from dp_dask.distances.means import means
 from dp_dask.errors import ClusterError, ConfigError, DpDaskError, SourceError
+from dp_dask.fan_out import on_client
 from dp_dask.gate.noise import OpenDPNoise
 from dp_dask.gate.select import select, selection_scale
 from dp_dask.gate.selecting import compare_sums, noise_of, run
@@ -172,6 +175,31 @@ def test_a_run_that_is_over_simulates_no_more_and_drops_what_is_ahead():
         made = answer(request, Frozen(factor=0.0), progress=seen.append)
     assert (made.accepted, made.n_answered) == ((0,), 1)
     assert (ahead.started, ahead.is_closed, seen) == (3, True, [10])
+
+
+CALLS: list[int] = []  # sizes of the batches that workers in threads simulated
+
+
+@dataclass(frozen=True)
+class Counting(Fails):
+    """The toy, noting its calls."""
+
+    above: float = 1.0
+
+    def simulate(self, theta, n, rng):
+        CALLS.append(len(theta))
+        return super().simulate(theta, n, rng)
+
+
+def test_on_a_cluster_a_run_that_is_over_leaves_no_task():
+    """Two threads have four batches ahead at most; one more may begin while the first is fetched."""
+    request = make_request(sparse(c=1, tolerance=2.0, size=400), size=400)
+    CALLS.clear()
+    with Local(workers=2).client() as client, spread_by(partial(on_client, client, stall_timeout=30)):
+        made = answer(request, Frozen(factor=0.0), candidates=make_candidates(request, Counting()))
+        assert not client.futures
+    assert made.accepted == (0,)
+    assert 1 <= len(CALLS) <= 10  # of 40
 
 
 @pytest.mark.parametrize("question", [sparse(tolerance=0.0, c=2), top(c=2)])
