@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 
 from dp_dask.core.prior_kinds import DOMAINS, Domain
 
-__all__ = ["NUMERIC", "Simulated", "Size", "check_theta", "record_counts", "refuse_size"]
+__all__ = ["NUMERIC", "Failure", "Simulated", "Size", "check_theta", "record_counts", "refuse_size"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 NUMERIC = "fiub"  # kinds of numpy types: floats, whole numbers and truth values
 Size = int | Ints | None  # records a data set: the same for all, one number each, or left to the simulator
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A data set that could not be simulated: its row in the batch, its theta, and why."""
+
+    row: int
+    theta: tuple[float, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dp_dask.core.grid import MAX_PRIVATE_RECORDS
 from dp_dask.core.privacy import Unit
 from dp_dask.core.release import Mechanism, Release, Request
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import Total
 from dp_dask.errors import DpDaskError, SourceError
 from dp_dask.gate.noise import Noise, NoiseScale, gaussian_scale, laplace_scale
+from dp_dask.gate.records import refusal
 
 __all__ = ["Draw", "noise_of", "release"]
 
@@ -42,12 +42,12 @@ def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise)
     DpDaskError where the noise itself fails. None of them carries an open total.
     """
     draws = [noise_of(request) for request in requests]
-    refusal = _refusal(reveal(sealed).n_records, requests)
-    if refusal:
-        raise SourceError(refusal)  # while no local variable of this frame holds an open total: reporters keep them
+    reason = refusal(reveal(sealed).n_records, (request.n for request in requests))
+    if reason:
+        raise SourceError(reason)  # while no local variable of this frame holds an open total: reporters keep them
     if sum(len(request.statistic.units) for request in requests) != len(reveal(sealed).sums):
-        refusal = "the sums are not those of the requested statistics"
-        raise ValueError(refusal)
+        reason = "the sums are not those of the requested statistics"
+        raise ValueError(reason)
     made = _release_all(reveal(sealed), draws, noise)
     if isinstance(made, str):
         msg = f"noise could not be added ({made}); nothing was released or charged, run again"
@@ -63,18 +63,6 @@ def noise_of(request: Request) -> Draw:
         return Draw(request, "discrete_gaussian", sensitivity, gaussian_scale(sensitivity, loss.amount))
     sensitivity = statistic.sensitivity(request.neighbours)
     return Draw(request, "discrete_laplace", sensitivity, laplace_scale(sensitivity, loss.amount))
-
-
-def _refusal(n_records: int, requests: Sequence[Request]) -> str:
-    for request in requests:
-        if request.n is not None and n_records != request.n:
-            return (
-                f"privacy.n is {request.n}, but the data have another number of records; under replace n is public "
-                "and must be exact: correct it, or use add_remove"
-            )
-    if n_records > MAX_PRIVATE_RECORDS:
-        return f"more than {MAX_PRIVATE_RECORDS} records: beyond what the integer sums are proven for"
-    return ""
 
 
 def _release_all(total: Total, draws: Sequence[Draw], noise: Noise) -> list[Release] | str:

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, TypeVar, overload
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount, price
 from dp_dask.core.release import INSECURE, Release, Request
+from dp_dask.core.selected import Selection, SelectionRequest
 from dp_dask.errors import BudgetError, LedgerError
 from dp_dask.gate import journal
 from dp_dask.gate.database import make_engine, make_private_file
@@ -30,8 +32,11 @@ __all__ = ["Balance", "Ledger"]
 SCHEMA_VERSION = 1
 MAKING = 7042117  # any number: PostgreSQL's name for the lock of those who make a ledger
 INIT = "dp-dask ledger init FILE --epsilon E (or --rho R)"
-release_json = TypeAdapter(Release)
+Released = TypeVar("Released", bound=Release | Selection)
+release_json: TypeAdapter[Release] = TypeAdapter(Release)
 request_json = TypeAdapter(Request)
+selection_json: TypeAdapter[Selection] = TypeAdapter(Selection)
+selection_request_json = TypeAdapter(SelectionRequest)
 
 
 class Ledger:
@@ -110,19 +115,23 @@ class Ledger:
             )
             return [_known(connection, name) for name in names]
 
-    def digest(self, request: Request, version: str) -> str:
+    def digest(self, request: Request | SelectionRequest, version: str) -> str:
         """Identify a request on a data version; salted, so that it tells nothing of file sizes without the ledger."""
         with self._errors(), self._engine.connect() as connection:
             salt = connection.execute(sa.select(journal.about.c.salt)).scalar_one()
-        # What is not asked for is left out: a request of epsilon has the digest that it always had.
-        unused = {"epsilon"} if request.loss.unit is Unit.RHO else {"rho"}
-        content = request_json.dump_json(request, exclude=unused) + b"\n" + version.encode("utf-8", "surrogateescape")
+        content = _canonical(request) + b"\n" + version.encode("utf-8", "surrogateescape")
         return hashlib.sha256(salt.encode() + b"\n" + content).hexdigest()
 
-    def find(self, digest: str) -> Release | None:
-        """Return the release that a request has had, if any."""
+    @overload
+    def find(self, digest: str) -> Release | None: ...
+
+    @overload
+    def find(self, digest: str, kind: type[Released]) -> Released | None: ...
+
+    def find(self, digest: str, kind: type[Any] = Release) -> Any:
+        """Return the release that a request has had, if any: a ``Selection`` for a ``SelectionRequest``."""
         with self._errors(), self._engine.connect() as connection:
-            return _find(connection, digest)
+            return _find(connection, digest, kind)
 
     def check_affordable(self, dataset: str, neighbours: Neighbours, losses: Sequence[Loss]) -> Balance:
         """Raise BudgetError unless charges would be accepted now; charges nothing."""
@@ -130,8 +139,8 @@ class Ledger:
         _check_charge(balance, neighbours, losses)
         return balance
 
-    def commit(self, charges: Sequence[tuple[str, Release]], *, who: str, why: str) -> list[Release]:
-        """Write charges and noisy values in one transaction; return what may be shown.
+    def commit(self, charges: Sequence[tuple[str, Released]], *, who: str, why: str) -> list[Released]:
+        """Write charges and noisy values, or selections, in one transaction; return what may be shown.
 
         A request that another run has committed meanwhile gets that run's release, and nothing is charged for it. The budget
         is checked again under the lock; where it does not cover all that is new, nothing is written and BudgetError raised.
@@ -143,10 +152,10 @@ class Ledger:
             msg = "a release loses more privacy than its request pays for; nothing was charged"
             raise LedgerError(msg)
         with self._transaction() as connection:
-            shown: dict[str, Release] = {}
-            new: dict[str, Release] = {}
+            shown: dict[str, Released] = {}
+            new: dict[str, Released] = {}
             for digest, release in charges:
-                found = _find(connection, digest)
+                found = _find(connection, digest, type(release))
                 if found is None:
                     found = new.setdefault(digest, release)
                 shown[digest] = found
@@ -162,7 +171,7 @@ class Ledger:
                     who=who,
                     why=why,
                     request=digest,
-                    release=release_json.dump_json(release).decode(),
+                    release=_written(release),
                 )
         return [shown[digest] for digest, _ in charges]
 
@@ -259,7 +268,7 @@ def _check_charge(balance: Balance, neighbours: Neighbours, losses: Sequence[Los
         raise BudgetError(msg)
 
 
-def _check_charges(connection: sa.Connection, requests: Sequence[Request]) -> None:
+def _check_charges(connection: sa.Connection, requests: Sequence[Request | SelectionRequest]) -> None:
     """Raise BudgetError unless every data set's budget covers all that is asked of it."""
     asked: dict[tuple[str, Neighbours], list[Loss]] = {}
     for request in requests:
@@ -268,12 +277,25 @@ def _check_charges(connection: sa.Connection, requests: Sequence[Request]) -> No
         _check_charge(_known(connection, dataset), neighbours, losses)
 
 
-def _find(connection: sa.Connection, digest: str) -> Release | None:
+def _canonical(request: Request | SelectionRequest) -> bytes:
+    if isinstance(request, SelectionRequest):
+        return selection_request_json.dump_json(request)
+    # What is not asked for is left out: a request of epsilon has the digest that it always had.
+    return request_json.dump_json(request, exclude={"epsilon"} if request.loss.unit is Unit.RHO else {"rho"})
+
+
+def _written(release: Release | Selection) -> str:
+    adapter: TypeAdapter[Any] = selection_json if isinstance(release, Selection) else release_json
+    return adapter.dump_json(release).decode()
+
+
+def _find(connection: sa.Connection, digest: str, kind: type[Released]) -> Released | None:
     row = connection.execute(journal.entries.select().where(journal.entries.c.request == digest)).mappings().first()
     if row is None:
         return None
     journal.check_digest(row)
+    adapter: TypeAdapter[Any] = selection_json if issubclass(kind, Selection) else release_json
     with suppress(ValidationError):
-        return release_json.validate_json(row["release"])
+        return adapter.validate_json(row["release"])
     msg = f"the release of entry {row['seq']} is not of this version of dp_dask"
     raise LedgerError(msg)

@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import Total
 from dp_dask.errors import ClusterError, SourceError
+from dp_dask.private.attempts import Failure, Place, attempt
 from dp_dask.private.kernels import new_scratch
 from dp_dask.private.sources import Source, Split
 from dp_dask.private.sums import Summable, sum_batch
@@ -28,48 +29,20 @@ from dp_dask.private.sums import Summable, sum_batch
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["Failure", "columns_of", "reduce", "reduce_split"]
-
-ATTEMPTS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a split could not be read; safe to show."""
-
-    index: int
-    message: str
-    is_transient: bool = False
+__all__ = ["Failure", "columns_of", "gather", "reduce", "reduce_split", "wait"]
 
 
 def reduce_split(source: Source, split: Split, statistics: Sequence[Summable]) -> Sensitive[Total] | Failure:
-    """Sum the statistics over one split, on a worker; failures of the disk are tried again there."""
-    outcome: Sensitive[Total] | Failure = Failure(split.index, "not tried")
-    for _ in range(ATTEMPTS):
-        outcome = _attempt(source, split, statistics)
-        if not (isinstance(outcome, Failure) and outcome.is_transient):
-            break
-    return outcome
+    """Sum the statistics over one split, on a worker."""
+    return attempt(split.index, partial(_sum_split, source, split, statistics))
 
 
-def _attempt(source: Source, split: Split, statistics: Sequence[Summable]) -> Sensitive[Total] | Failure:
-    message, is_transient, name = "", False, ""
-    try:
-        total = Total((0,) * sum(len(statistic.units) for statistic in statistics), 0)
-        for part in split.parts:
-            name = part.path
-            total += _sum_part(source, Split(split.index, (part,)), statistics)
-        return Sensitive(total)
-    except SourceError as error:
-        message = str(error)
-    except OSError as error:
-        message, is_transient = type(error).__name__, True
-    except BaseException as error:  # noqa: BLE001  (also a panic of a Rust library: whatever it is, its text may quote a record)
-        message = type(error).__name__
-    # Outside the except blocks: nothing of the exception, its context included, leaves this function.
-    if "\n" not in message and ":" not in message:
-        message = f"{name}: reading failed with {message}"
-    return Failure(split.index, message, is_transient)
+def _sum_split(source: Source, split: Split, statistics: Sequence[Summable], place: Place) -> Total:
+    total = Total((0,) * sum(len(statistic.units) for statistic in statistics), 0)
+    for part in split.parts:
+        place.name = part.path
+        total += _sum_part(source, Split(split.index, (part,)), statistics)
+    return total
 
 
 def _sum_part(source: Source, split: Split, statistics: Sequence[Summable]) -> Total:
@@ -113,8 +86,8 @@ def reduce(
         for split in splits
     ]
     try:
-        _wait(futures, progress, stall_timeout)
-        outcomes = _gather(client, futures)
+        wait(futures, progress, stall_timeout)
+        outcomes = gather(client, futures)
     finally:
         with suppress(Exception):  # a lost cluster has nothing to cancel, and must not hide what was raised
             client.cancel(futures, force=True)
@@ -125,7 +98,7 @@ def reduce(
     return Sensitive(sum(totals[1:], start=totals[0]))
 
 
-def _wait(futures: list[Future], progress: Callable[[int, int], None], stall_timeout: float) -> None:
+def wait(futures: list[Future], progress: Callable[[int, int], None], stall_timeout: float) -> None:
     """Return when all futures have ended, however they ended."""
     changed = threading.Condition()
     done = 0
@@ -150,7 +123,7 @@ def _wait(futures: list[Future], progress: Callable[[int, int], None], stall_tim
     progress(len(futures), len(futures))
 
 
-def _gather(client: Client, futures: list[Future]) -> list[Any]:
+def gather(client: Client, futures: list[Future]) -> list[Any]:
     """Fetch the outcomes; a task that died, and so could not return a failure, is the cluster's fault."""
     kind = ""
     try:

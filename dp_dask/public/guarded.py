@@ -17,11 +17,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.core.simulated import NUMERIC, Simulated, Size
+from dp_dask.core.simulated import NUMERIC, Failure, Simulated, Size
 from dp_dask.errors import InferenceError
 from dp_dask.simulators import Simulator
 
-__all__ = ["Call", "Failure", "Guarded", "Policy", "call_here", "guarded", "prepare", "tell"]
+__all__ = ["Call", "Guarded", "Policy", "call_here", "guarded", "prepare", "tell"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,15 +29,6 @@ Policy = Literal["raise", "reject", "retry"]
 Call = Callable[[Simulator, Floats, Size, np.random.Generator], Simulated | str]
 RETRIES = 3
 LONGEST = 300  # characters of a reason
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A data set that could not be simulated: its row in the batch, its theta, and why."""
-
-    row: int
-    theta: tuple[float, ...]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

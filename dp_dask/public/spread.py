@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["Mapper", "spread", "spread_by"]
+__all__ = ["Mapper", "spread", "spread_by", "stream"]
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]  # results in the order of the items, as ``map`` gives
 
@@ -20,6 +20,17 @@ _mapper: ContextVar[Mapper] = ContextVar("mapper", default=map)
 def spread(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """Return function(item) for every item, in order."""
     return list(_mapper.get()(function, items))
+
+
+def stream(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+    """Yield function(item) for every item, in order, as the map that is in force gives them; to close it ends that map too."""
+    results = iter(_mapper.get()(function, items))
+    try:
+        yield from results
+    finally:
+        close = getattr(results, "close", None)
+        if close is not None:
+            close()
 
 
 @contextmanager

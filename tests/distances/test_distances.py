@@ -13,6 +13,7 @@ from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.fourier import exact_mmd
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.recordwise import Recordwise
 from dp_dask.core.simulated import Simulated
 from dp_dask.core.simulated_sums import sum_simulated
 from dp_dask.distances.histogram import histogram
@@ -20,7 +21,6 @@ from dp_dask.distances.means import means
 from dp_dask.distances.mmd import mmd
 from dp_dask.distances.mmd_product import mmd_product
 from dp_dask.distances.mmd_random import mmd_random
-from dp_dask.distances.recordwise import Recordwise
 
 REPLACE, ADD_REMOVE = Neighbours.REPLACE, Neighbours.ADD_REMOVE
 N = 40

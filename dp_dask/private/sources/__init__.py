@@ -62,6 +62,11 @@ class Source(Protocol):
         ...
 
     @property
+    def keeps_places(self) -> bool:
+        """Does each record come at its own place whatever any record holds, one that cannot be read as nulls?"""
+        ...
+
+    @property
     def root(self) -> Path:
         """The file or folder that the splits' names are relative to."""
         ...

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +43,8 @@ class Csv:
     delimiter: str = ","
     quotes: bool = True
     nulls: list[str] = field(default_factory=lambda: ["", "NA", "NULL", "null", "NaN", "nan"])
+
+    keeps_places: ClassVar[bool] = False  # a line of the wrong width is counted, and those after it move up
 
     def __post_init__(self) -> None:
         for name, kind in self.columns.items():

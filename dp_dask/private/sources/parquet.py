@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +30,8 @@ class Parquet:
     """Parquet files below ``path``; a file's records are those of its row groups."""
 
     path: Path
+
+    keeps_places: ClassVar[bool] = True
 
     @property
     def root(self) -> Path:

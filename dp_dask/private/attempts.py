@@ -1,0 +1,57 @@
+"""Attempts: work beside the data, whose failures are values: an exception that crossed the cluster would carry records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dp_dask.core.sensitive import Sensitive
+from dp_dask.errors import SourceError
+
+__all__ = ["Failure", "Place", "attempt"]
+
+T = TypeVar("T")
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a task's files could not be read; safe to show."""
+
+    index: int
+    message: str
+    is_transient: bool = False
+
+
+@dataclass(slots=True)
+class Place:
+    """The file that is being read."""
+
+    name: str = ""
+
+
+def attempt(index: int, work: Callable[[Place], T]) -> Sensitive[T] | Failure:
+    """Do the work of task ``index`` on a worker and seal what it makes; failures of the disk are tried again there."""
+    outcome: Sensitive[T] | Failure = Failure(index, "not tried")
+    for _ in range(ATTEMPTS):
+        outcome = _once(index, work)
+        if not (isinstance(outcome, Failure) and outcome.is_transient):
+            break
+    return outcome
+
+
+def _once(index: int, work: Callable[[Place], T]) -> Sensitive[T] | Failure:
+    message, is_transient, place = "", False, Place()
+    try:
+        return Sensitive(work(place))
+    except SourceError as error:
+        message = str(error)
+    except OSError as error:
+        message, is_transient = type(error).__name__, True
+    except BaseException as error:  # noqa: BLE001  (also a panic of a Rust library: whatever it is, its text may quote a record)
+        message = type(error).__name__
+    # Outside the except blocks: nothing of the exception, its context included, leaves this function.
+    if "\n" not in message and ":" not in message:
+        message = f"{place.name}: reading failed with {message}"
+    return Failure(index, message, is_transient)
