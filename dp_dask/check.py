@@ -10,6 +10,7 @@ import numpy as np
 
 from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Outside
+from dp_dask.core.of_sums import OfSums
 from dp_dask.core.partition import edges_of, is_partition
 from dp_dask.core.privacy import USUAL, Loss, Spent, Unit, price
 from dp_dask.core.statistic import BoundedSum
@@ -24,6 +25,8 @@ from dp_dask.private.reduce import columns_of
 from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulation import Width, expected_widths
+from dp_dask.releasing import released_as
+from dp_dask.selection_forecast import SelectionForecast, forecast
 from dp_dask.summary import plan
 
 __all__ = ["Check", "Forecast", "check"]
@@ -60,6 +63,7 @@ class Check:
     balance: Balance | None  # None where no budget has been granted yet
     refusal: str | None  # why a run would be refused by the ledger now
     forecasts: tuple[Forecast, ...]
+    selections: tuple[SelectionForecast, ...] = ()
 
 
 def check(pipeline: Pipeline) -> Check:
@@ -67,13 +71,24 @@ def check(pipeline: Pipeline) -> Check:
 
     Reads no record. Raises SourceError for a missing file or column, or one that holds no numbers.
     """
-    pipeline.source.check(*columns_of([m.request.statistic for m in pipeline.measurements]))
+    distances = [choice.request.distance for choice in pipeline.selections]
+    of_sums = [distance.statistic for distance in distances if isinstance(distance, OfSums)]
+    columns, texts = columns_of([*(m.request.statistic for m in pipeline.measurements), *of_sums])
+    by_record = {column for distance in distances if not isinstance(distance, OfSums) for column in distance.columns}
+    pipeline.source.check(sorted({*columns, *by_record}), texts)
     check_families(pipeline)
     balance, refusal = _budget(pipeline)
     forecasts = tuple(_forecast(m, pipeline) for m in pipeline.measurements)
     unit = Unit.RHO if balance is not None and balance.unit is Unit.RHO else pipeline.unit
     cost = meaning(unit, price(pipeline.losses, unit), pipeline.delta)
-    return Check(dataset=pipeline.dataset, cost=cost, balance=balance, refusal=refusal, forecasts=forecasts)
+    return Check(
+        dataset=pipeline.dataset,
+        cost=cost,
+        balance=balance,
+        refusal=refusal,
+        forecasts=forecasts,
+        selections=tuple(forecast(choice) for choice in pipeline.selections),
+    )
 
 
 def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
@@ -83,8 +98,8 @@ def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
     try:
         balance = ledger.balance(pipeline.dataset)
         version = pipeline.version or pipeline.source.version()
-        requests = {ledger.digest(m.request, version): m.request for m in pipeline.measurements}
-        losses = [r.loss for digest, r in requests.items() if ledger.find(digest) is None]
+        requests = {ledger.digest(request, version): request for request in pipeline.requests}
+        losses = [r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None]
         if losses:
             ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses)
     except BudgetError as error:

@@ -110,7 +110,7 @@ def _with_ledger(file: Path, action: Callable[[Any, Any, str], Any]) -> None:
 def _open(file: Path, action: Callable[[Any, Any, str], Any]) -> Any:
     from dp_dask.config import load  # noqa: PLC0415
     from dp_dask.gate.ledger import Ledger  # noqa: PLC0415
-    from dp_dask.pipeline import who  # noqa: PLC0415
+    from dp_dask.releasing import who  # noqa: PLC0415
 
     pipeline = load(file)
     book = Ledger(pipeline.ledger)

@@ -15,6 +15,8 @@ from dp_dask.clusters import Cluster
 from dp_dask.core import plugins
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Loss, Neighbours, Unit
+from dp_dask.core.release import Request
+from dp_dask.core.selected import SelectionRequest
 from dp_dask.errors import ConfigError
 from dp_dask.measurement import Measurement, Privacy
 from dp_dask.measurements import make_measurements
@@ -22,6 +24,7 @@ from dp_dask.private.sources import Source
 from dp_dask.public.infer import AUTO, check_engine
 from dp_dask.public.simulated_infer import SIMULATED
 from dp_dask.public.tempering import Effort
+from dp_dask.selection_measurement import SelectionMeasurement
 
 __all__ = [
     "CLUSTERS",
@@ -55,6 +58,7 @@ class Pipeline:
     expected_n: float | None
     delta: Decimal | None
     measurements: tuple[Measurement, ...]
+    selections: tuple[SelectionMeasurement, ...]
     n_draws: int
     engine: str
     simulations: int
@@ -65,7 +69,16 @@ class Pipeline:
     @property
     def losses(self) -> list[Loss]:
         """What the measurements ask for, equal requests counted once."""
-        return [request.loss for request in dict.fromkeys(m.request for m in self.measurements)]
+        distinct: list[Request | SelectionRequest] = []
+        for request in self.requests:
+            if request not in distinct:
+                distinct.append(request)
+        return [request.loss for request in distinct]
+
+    @property
+    def requests(self) -> list[Request | SelectionRequest]:
+        """All that is asked of the records: sums, then choices."""
+        return [*(m.request for m in self.measurements), *(s.request for s in self.selections)]
 
     @property
     def unit(self) -> Unit:
@@ -140,7 +153,9 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     cluster = make_cluster(top.get("cluster", "local"), faults)
     ledger = _ledger(top["ledger"], faults) if "ledger" in top else None
     output = leaf(Path, top.get("output", "runs"), "output", faults)
-    measurements = make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else []
+    measurements, selections = (
+        make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else ([], [])
+    )
     if inference is not None:
         _check_engine(inference.engine, measurements, faults)
     if faults.problems or source is None or privacy is None or inference is None or ledger is None:
@@ -154,6 +169,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         expected_n=privacy.expected_records,
         delta=privacy.delta,
         measurements=tuple(measurements),
+        selections=tuple(selections),
         n_draws=inference.draws,
         engine=inference.engine,
         simulations=inference.simulations,

@@ -20,7 +20,7 @@ from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.errors import ConfigError, Problem
 from dp_dask.measurement import Privacy
 from dp_dask.measurements import make_measurements
-from dp_dask.pipeline import Progress, silent
+from dp_dask.progress import Progress, silent
 from dp_dask.public.comparison import Cell
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.observation import Observation
@@ -134,7 +134,7 @@ def _models(given: Any, faults: Faults) -> dict[str, Any]:
 def _trial(name: str, entry: Any, n: int, epsilon: Decimal, faults: Faults) -> Trial | None:
     own = Faults(faults.folder)
     full = {**entry, "column": "simulated", "epsilon": epsilon} if isinstance(entry, dict) else entry
-    made = make_measurements({name: full}, "simulated", Privacy(Neighbours.REPLACE, n), own)
+    made, _ = make_measurements({name: full}, "simulated", Privacy(Neighbours.REPLACE, n), own)
     faults.problems += [Problem(p.path.replace("measurements.", "models.", 1), p.message) for p in own.problems]
     if not made:
         return None

@@ -21,8 +21,9 @@ from dp_dask.explore import Exploration
 from dp_dask.explore.picture import draw
 from dp_dask.gate.noise import meaning
 from dp_dask.pipeline import Run, select
-from dp_dask.posteriors import infer_from
+from dp_dask.posteriors import chosen_from, infer_from
 from dp_dask.public import publication as files
+from dp_dask.public.chosen import Chosen, accepted_csv, chosen_json
 from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
@@ -54,7 +55,7 @@ def run_folder(run: Run, folder: Path) -> Path:
 
     It is named by the releases, so that a repeat of a run replaces its files and makes no new ones.
     """
-    releases = [published.release for published in run.publication.measurements.values()]
+    releases = list(run.publication.released.values())
     created = max(release.created for release in releases)[:19].replace("-", "").replace(":", "")
     key = hashlib.sha256("".join(release.id for release in releases).encode()).hexdigest()[:8]
     target = folder / f"{created}Z-{key}"
@@ -64,14 +65,19 @@ def run_folder(run: Run, folder: Path) -> Path:
 
 
 def write_run(run: Run, folder: Path, cluster: Cluster | None = None) -> tuple[Path, list[Summary]]:
-    """Infer from a run's releases, long simulations on the cluster; write all four files, return their folder and summaries."""
+    """Infer from a run's releases, long simulations on the cluster; write all files, return their folder and summaries.
+
+    There is a CSV of accepted parameters for each choice among simulations, and no posterior.nc where there is nothing else.
+    """
     target = run_folder(run, folder)
+    chosen = chosen_from(run.publication)
+    write_files({f"{one.measurement}.accepted.csv": accepted_csv(one) for one in chosen}, target)
     posteriors = infer_from(run.publication, run.n_draws, run.engine, cluster=cluster, simulations=run.simulations)
     delta = None if run.publication.total is None else run.publication.total.delta
     balance = run.balance
     spending = Spending(charged=run.cost, spent=meaning(balance.unit, balance.spent, delta), granted=balance.granted)
     summaries = write_posterior(run.publication, posteriors, spending, target)
-    text = json.dumps(run_json(run, summaries, spending), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(run_json(run, summaries, spending, chosen), indent=2, allow_nan=False) + "\n"
     _replace(target / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
     return target, summaries
 
@@ -104,8 +110,10 @@ def write_posterior(
     """Write posterior.nc and report.html; return the summaries."""
     summaries = summaries_of(posteriors)
     records = {prediction.name: prediction.draws for prediction in predictions}
-    _replace(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
-    page = render(publication, posteriors, summaries, spending, answers, predictions, others)
+    if posteriors:
+        _replace(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
+    chosen = chosen_from(publication)
+    page = render(publication, posteriors, summaries, spending, answers, predictions, others, chosen=chosen)
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return summaries
 
@@ -182,7 +190,7 @@ def write_report_again(folder: Path) -> Path:
     if problem:
         raise ConfigError.of(str(folder / "run.json"), problem)
     posteriors = infer_from(publication, n_draws, engine, simulations=simulations)
-    page = render(publication, posteriors, summaries_of(posteriors), spending)
+    page = render(publication, posteriors, summaries_of(posteriors), spending, chosen=chosen_from(publication))
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return folder / "report.html"
 
@@ -194,7 +202,7 @@ def _spending(told: dict[str, Any]) -> Spending:
     return Spending(charged=Decimal(told["charged"]), spent=spent, granted=Decimal(told["granted"]))
 
 
-def run_json(run: Run, summaries: Sequence[Summary], spending: Spending) -> dict[str, Any]:
+def run_json(run: Run, summaries: Sequence[Summary], spending: Spending, chosen: Sequence[Chosen] = ()) -> dict[str, Any]:
     """Return what a machine wants to know of a run, in strict JSON; decimals as text."""
     return {
         "schema": "dp-dask/run/2",
@@ -211,6 +219,7 @@ def run_json(run: Run, summaries: Sequence[Summary], spending: Spending) -> dict
         "engine": run.engine,
         "simulations": run.simulations,
         "measurements": {name: {**told, "charged": name in run.charged} for name, told in summaries_json(summaries).items()},
+        "selections": {name: {**told, "charged": name in run.charged} for name, told in chosen_json(chosen).items()},
     }
 
 

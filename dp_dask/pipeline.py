@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -16,29 +15,27 @@ from dp_dask import __version__
 from dp_dask.config import Pipeline
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Spent, Unit, price
-from dp_dask.core.release import Release, Request
-from dp_dask.core.sensitive import Sensitive
-from dp_dask.core.statistic import Total
-from dp_dask.errors import ConfigError, DpDaskError, Problem, SourceError
-from dp_dask.gate.additive import noise_of, release
+from dp_dask.core.release import Release
+from dp_dask.core.selected import Selection
+from dp_dask.errors import ConfigError, Problem
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise, meaning
 from dp_dask.measurement import Measurement
 from dp_dask.model import plain_model
 from dp_dask.prior import plain_prior
-from dp_dask.private.reduce import columns_of, reduce
+from dp_dask.progress import Progress, silent
 from dp_dask.public.calibration import ranks
 from dp_dask.public.observe import planned
 from dp_dask.public.publication import Publication, Published
 from dp_dask.public.uniformity import Uniformity, uniformity
 from dp_dask.public.verify import verify
+from dp_dask.releasing import Released, release_new
 from dp_dask.user_family import is_reference
 
-__all__ = ["Progress", "Run", "calibrate", "check_families", "run", "select", "silent"]
+__all__ = ["Run", "calibrate", "check_families", "check_output", "run", "select"]
 
 VERIFYING = 20260101  # a seed: the same family passes or fails every time
-Progress = Callable[[str, int, int], None]  # stage, done, of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +52,8 @@ class Run:
     @property
     def cost(self) -> Decimal:
         """What this run was charged, in the budget's unit."""
-        return price((self.publication.measurements[name].release.request.loss for name in self.charged), self.balance.unit)
-
-
-def silent(_stage: str, _done: int, _of: int) -> None:
-    """Show no progress."""
+        released = self.publication.released
+        return price((released[name].request.loss for name in self.charged), self.balance.unit)
 
 
 def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = silent) -> Run:
@@ -73,16 +67,16 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
     check_families(pipeline)
     ledger = Ledger(pipeline.ledger)
     try:
-        releases, charged = _release(pipeline, ledger, noise or OpenDPNoise(), progress)
+        released, charged = release_new(pipeline, ledger, noise or OpenDPNoise(), progress)
         balance = ledger.balance(pipeline.dataset)
     finally:
         ledger.close()
-    measured = zip(pipeline.measurements, releases, strict=True)
     publication = Publication(
         written_by=f"dp-dask {__version__}",
         dataset=pipeline.dataset,
-        measurements={m.name: _published(m, made, pipeline.expected_n) for m, made in measured},
-        total=_total(releases, pipeline.delta),
+        measurements={m.name: _published(m, released[m.name], pipeline.expected_n) for m in pipeline.measurements},
+        selections={s.name: made for s in pipeline.selections if isinstance(made := released[s.name], Selection)},
+        total=_total(released.values(), pipeline.delta),
     )
     return Run(
         publication=publication,
@@ -94,55 +88,11 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
     )
 
 
-def _total(releases: Iterable[Release], delta: Decimal | None) -> Spent:
+def _total(releases: Iterable[Released], delta: Decimal | None) -> Spent:
     """Return what releases lose together: in epsilon, or where one is in rho, in rho."""
     losses = list({each.id: each.request.loss for each in releases}.values())
     unit = Unit.RHO if any(loss.unit is Unit.RHO for loss in losses) else Unit.EPSILON
     return meaning(unit, price(losses, unit), delta)
-
-
-def _release(pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress) -> tuple[list[Release], tuple[str, ...]]:
-    """Return a release for each measurement, and the names of those that were charged now."""
-    ledger.balance(pipeline.dataset)  # refuses a data set without a budget before its files are looked at
-    version = pipeline.version or pipeline.source.version()
-    digests = [ledger.digest(m.request, version) for m in pipeline.measurements]
-    stored = {digest: found for digest in digests if (found := ledger.find(digest)) is not None}
-    new = {digest: m for digest, m in zip(digests, pipeline.measurements, strict=True) if digest not in stored}
-    ours: set[str] = set()
-    if new:
-        requests = [m.request for m in new.values()]
-        ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [r.loss for r in requests])
-        for request in requests:
-            noise_of(request)  # refuses what no noise can serve before any record is read
-        state = pipeline.source.version()
-        total = _reduce(pipeline, requests, progress)
-        if pipeline.source.version() != state:
-            msg = "the data changed while they were read; nothing was released or charged, run again when they are complete"
-            raise SourceError(msg)
-        drawn = release(total, requests, noise)
-        why = ", ".join(m.name for m in new.values())
-        ours = {made.id for made in drawn}
-        try:
-            shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
-        except DpDaskError as error:
-            drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
-            raise error.with_traceback(None) from None
-        stored.update(zip(new, shown, strict=True))
-    charged = tuple(m.name for digest, m in new.items() if stored[digest].id in ours)
-    return [stored[digest] for digest in digests], charged
-
-
-def _reduce(pipeline: Pipeline, requests: list[Request], progress: Progress) -> Sensitive[Total]:
-    statistics = [request.statistic for request in requests]
-    pipeline.source.check(*columns_of(statistics))
-    with pipeline.cluster.client() as client:
-        return reduce(
-            client,
-            pipeline.source,
-            statistics,
-            progress=lambda done, of: progress("splits read", done, of),
-            stall_timeout=pipeline.cluster.stall_timeout,
-        )
 
 
 def select(publication: Publication, measurement: str | None) -> Publication:
@@ -150,14 +100,15 @@ def select(publication: Publication, measurement: str | None) -> Publication:
 
     What is kept loses what its releases lose, whatever total a file claims; of the file's own the delta alone is kept.
     """
-    kept = publication.measurements
+    kept, selections = publication.measurements, publication.selections
     if measurement is not None:
         if measurement not in kept:
             names = ", ".join(kept)
             raise ConfigError.of("--measurement", f"is {measurement!r}; the release holds: {names}")
-        kept = {measurement: kept[measurement]}
+        kept, selections = {measurement: kept[measurement]}, {}
     delta = None if publication.total is None else publication.total.delta
-    return replace(publication, measurements=kept, total=_total([each.release for each in kept.values()], delta))
+    kept_publication = replace(publication, measurements=kept, selections=selections)
+    return replace(kept_publication, total=_total(kept_publication.released.values(), delta))
 
 
 def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Progress = silent) -> dict[str, Uniformity]:
@@ -221,15 +172,8 @@ def check_output(folder: Path) -> None:
         raise ConfigError.of("output", f"{folder}: {problem}; choose another folder")
 
 
-def who() -> str:
-    """Name the requester for the ledger."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
-
-
-def _published(m: Measurement, made: Release, expected_n: float | None) -> Published:
+def _published(m: Measurement, made: Released, expected_n: float | None) -> Published:
+    assert isinstance(made, Release)  # noqa: S101  (the ledger keeps each request's own kind)
     known = dict(m.model.known) if m.is_simulated else plain_model(m.model)
     return Published(
         model=m.model_name,

@@ -16,6 +16,8 @@ from dp_dask.fan_out import over
 from dp_dask.measurement import for_report
 from dp_dask.model import make_model
 from dp_dask.prior import make_prior
+from dp_dask.public.candidate_simulations import Candidates
+from dp_dask.public.chosen import Chosen
 from dp_dask.public.infer import check_engine, infer
 from dp_dask.public.observe import observe
 from dp_dask.public.posterior import Posterior, seed
@@ -24,7 +26,7 @@ from dp_dask.public.spread import spread_by
 from dp_dask.public.tempering import Effort
 from dp_dask.simulator import make_simulator
 
-__all__ = ["infer_from"]
+__all__ = ["chosen_from", "infer_from"]
 
 
 def infer_from(
@@ -88,3 +90,20 @@ def _infer_one(
         observation=observation,
         inference=inference,
     )
+
+
+def chosen_from(publication: Publication) -> tuple[Chosen, ...]:
+    """Draw the accepted parameters of every selection again; raises ConfigError where its simulator or prior cannot be made."""
+    faults = Faults(Path())
+    found = []
+    for name, selection in publication.selections.items():
+        request, path = selection.request, f"selections.{name}"
+        model = make_simulator(request.simulator, request.known, path, faults)
+        prior = None if model is None else make_prior(model, request.prior, f"{path}.prior", faults)
+        if model is None or prior is None:
+            continue
+        theta = Candidates.of(request, model.simulator, prior).thetas(selection.accepted)
+        found.append(Chosen(measurement=name, parameters=model.parameters, selection=selection, theta=theta))
+    if faults.problems:
+        raise ConfigError(faults.problems)
+    return tuple(found)

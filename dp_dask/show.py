@@ -21,17 +21,18 @@ from dp_dask.explore import Exploration, Explored, Tried
 from dp_dask.explore.results import tell_outside
 from dp_dask.gate.journal import Balance
 from dp_dask.output import inference_json
-from dp_dask.pipeline import Progress, Run, silent
+from dp_dask.pipeline import Run
+from dp_dask.progress import Progress, silent
 from dp_dask.public.comparison import Cell, calibrations, utilities
 from dp_dask.public.posterior import Summary
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.questions import Answer
 from dp_dask.public.simulation import Width
 from dp_dask.public.uniformity import LEVEL, Uniformity
+from dp_dask.show_selections import planned_selections, selection_json, selections
+from dp_dask.terminal import MOST_ROWS, make_console, make_table, number
 
 __all__ = ["balances", "calibration", "check", "experiment", "exploration", "posteriors", "progress", "run"]
-
-MOST_ROWS = 40  # of a table on a terminal; files and --json hold all
 
 
 @contextmanager
@@ -60,12 +61,14 @@ def run(result: Run, summaries: Sequence[Summary], folder: Path, *, as_json: boo
     if as_json:
         _print_json(json.loads((folder / "run.json").read_text(encoding="utf-8")) | {"folder": str(folder)})
         return
-    console = _console()
-    _posteriors(console, summaries)
+    console = make_console()
+    told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if summaries:
+        _posteriors(console, summaries)
+    selections(console, told["selections"])
     balance = result.balance
     paid = ", ".join(result.charged) or "nothing: these releases were paid for before"
     console.print(f"charged: {paid}")
-    told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     means = (
         ""
         if told["delta"] is None
@@ -83,13 +86,13 @@ def posteriors(
     if as_json:
         _print_json(inference_json(summaries, answers, predictions))
         return
-    console = _console()
+    console = make_console()
     _posteriors(console, summaries)
     if predictions:
-        table = _table("a new record of", "column", "mean", "sd", "median", "90 % interval")
+        table = make_table("a new record of", "column", "mean", "sd", "median", "90 % interval")
         for p in predictions[:MOST_ROWS]:
             of = p.measurement if p.group is None else f"{p.measurement}, {p.group}"
-            table.add_row(of, p.column, _number(p.mean), _number(p.sd), _number(p.median), _interval(p.lower, p.upper))
+            table.add_row(of, p.column, number(p.mean), number(p.sd), number(p.median), _interval(p.lower, p.upper))
         console.print()
         console.print(table)
     if answers:
@@ -97,12 +100,12 @@ def posteriors(
 
 
 def _answers(console: Console, answers: Sequence[Answer]) -> None:
-    table = _table("question", "answer", "sd", "90 % interval", "Monte Carlo error")
+    table = make_table("question", "answer", "sd", "90 % interval", "Monte Carlo error")
     for a in answers:
         if a.probability is not None:
             table.add_row(a.question, f"probability {a.probability:.4g}", "", "", f"{a.error:.2g}")
         elif a.lower is not None and a.upper is not None:
-            table.add_row(a.question, f"mean {_number(a.mean)}", _number(a.sd), _interval(a.lower, a.upper), f"{a.error:.2g}")
+            table.add_row(a.question, f"mean {number(a.mean)}", number(a.sd), _interval(a.lower, a.upper), f"{a.error:.2g}")
     console.print()
     console.print(table)
     for note in dict.fromkeys(a.note for a in answers if a.note):
@@ -111,21 +114,17 @@ def _answers(console: Console, answers: Sequence[Answer]) -> None:
 
 def _posteriors(console: Console, summaries: Sequence[Summary]) -> None:
     """Print the table, and under it what is suspicious."""
-    table = _table(
+    table = make_table(
         "measurement", "parameter", "mean", "sd", "90 % interval", "noise ratio", "noise adds", "ESS", "R-hat", "engine"
     )
     for s in summaries[:MOST_ROWS]:
         ratio = "" if not s.noise_ratio else f"{max(s.noise_ratio):.2g}"
         adds = "" if s.noise_share is None else f"{100 * s.noise_share:.0f} %"
         diagnostics = (ratio, adds, f"{s.ess:.0f}", f"{s.r_hat:.3f}", s.engine)
-        table.add_row(s.measurement, s.parameter, _number(s.mean), f"{s.sd:.3g}", _interval(s.lower, s.upper), *diagnostics)
+        table.add_row(s.measurement, s.parameter, number(s.mean), f"{s.sd:.3g}", _interval(s.lower, s.upper), *diagnostics)
     console.print(table)
     for measurement, warning in dict.fromkeys((s.measurement, warning) for s in summaries for warning in s.warnings):
         console.print(f"warning: {measurement}: {warning}")
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4g}"
 
 
 def _interval(lower: float, upper: float) -> str:
@@ -142,18 +141,23 @@ def check(result: Check, *, as_json: bool) -> None:
             "budget": None if balance is None else _balance(balance),
             "refusal": result.refusal,
             "measurements": {f.measurement: _forecast(f) for f in result.forecasts},
+            "selections": {f.measurement: selection_json(f) for f in result.selections},
         }
         _print_json(plan)
         return
-    console = _console()
-    table = _table("measurement", "parameter", "loss", "sensitivity", "noise scale", "expected sd", "without privacy", "ratio")
+    console = make_console()
+    table = make_table(
+        "measurement", "parameter", "loss", "sensitivity", "noise scale", "expected sd", "without privacy", "ratio"
+    )
     for f in result.forecasts:
         widths = [_width(w) for w in f.widths] or [("?", "?", "?")] * len(f.parameters)
         facts = (str(f.loss), f"{f.sensitivity:.4g}", f"{f.noise_scale:.4g}")
         for parameter, width in list(zip(f.parameters, widths, strict=True))[:MOST_ROWS]:
             table.add_row(f.measurement, parameter, *facts, *width)
     console.print("valid")
-    console.print(table)
+    if result.forecasts:
+        console.print(table)
+    planned_selections(console, result.selections)
     for f in result.forecasts:
         for line in _notes(f):
             console.print(line)
@@ -195,7 +199,7 @@ def exploration(result: Exploration, picture: Path | None, *, as_json: bool) -> 
         plain["measurements"] = {m.pop("measurement"): m for m in plain["measurements"]}
         _print_json(plain | {"picture": None if picture is None else str(picture)})
         return
-    console = _console()
+    console = make_console()
     for m in result.measurements:
         console.print(_explored(m))
         for line in (*m.reasons, *m.warnings):
@@ -211,7 +215,7 @@ def exploration(result: Exploration, picture: Path | None, *, as_json: bool) -> 
 def _explored(m: Explored) -> Table:
     """Return the designs, then the chosen one at other epsilons and with other weights of the count."""
     width = "expected sd" if m.has_sd else "expected width"
-    table = _table(m.measurement, "bounds", "outside", "epsilon", "count", "beyond", width, "times the file's")
+    table = make_table(m.measurement, "bounds", "outside", "epsilon", "count", "beyond", width, "times the file's")
 
     def row(cell: Tried, label: str) -> None:
         widths = ", ".join(f"{name} {value:.3g}" for name, value in zip(m.parameters, cell.widths, strict=True))
@@ -234,8 +238,8 @@ def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:
     if as_json:
         _print_json({name: {**asdict(u), "passes": u.passes} for name, u in results.items()})
         return
-    console = _console()
-    table = _table("parameter", "replicates", "gamma", "pass mark", "p-value", "KS distance", "verdict")
+    console = make_console()
+    table = make_table("parameter", "replicates", "gamma", "pass mark", "p-value", "KS distance", "verdict")
     for name, u in results.items():
         verdict = "can be believed" if u.passes else "CANNOT be believed"
         table.add_row(name, str(u.n), f"{u.gamma:.3g}", f"{u.pass_mark:.3g}", f"{u.p_value:.3g}", f"{u.ks:.3f}", verdict)
@@ -253,7 +257,7 @@ def experiment(cells: Sequence[Cell], texts: Mapping[str, str], folder: Path, *,
         tests = [asdict(row) for row in calibrations(cells)]
         _print_json({"folder": str(folder), "calibration": tests, "utility": served, "refused": refused})
         return
-    console = _console()
+    console = make_console()
     console.print(texts["table.md"], soft_wrap=True)
     console.print(f"files: {folder}", soft_wrap=True)
 
@@ -263,11 +267,11 @@ def balances(found: Sequence[tuple[Balance, Spent]], *, as_json: bool) -> None:
     if as_json:
         _print_json({b.dataset: _balance(b) | ({} if s.epsilon is None else _spent("spent", s)) for b, s in found})
         return
-    table = _table("data set", "neighbours", "unit", "granted", "spent", "left", "spent means")
+    table = make_table("data set", "neighbours", "unit", "granted", "spent", "left", "spent means")
     for b, s in found:
         means = "" if s.epsilon is None else f"epsilon {rounded_up(s.epsilon)} at delta {s.delta}"
         table.add_row(b.dataset, str(b.neighbours), str(b.unit), str(b.granted), str(b.spent), str(b.left), means)
-    _console().print(table)
+    make_console().print(table)
 
 
 def _balance(b: Balance) -> dict[str, str]:
@@ -282,14 +286,3 @@ def _spent(name: str, s: Spent) -> dict[str, Any]:
 
 def _print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column)
-    return table

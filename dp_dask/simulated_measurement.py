@@ -18,7 +18,7 @@ from dp_dask.summary import Setting, make_summary, read_summary
 
 __all__ = ["make_simulated"]
 
-KEYS = ("simulator", "prior", "epsilon", "rho", "column", "bounds", "outside", "integer", "summary")
+KEYS = ("simulator", "method", "prior", "epsilon", "rho", "column", "bounds", "outside", "integer", "summary")
 
 
 def make_simulated(

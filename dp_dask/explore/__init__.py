@@ -22,7 +22,7 @@ from dp_dask.explore.designs import Design, Setting, is_wider, within
 from dp_dask.explore.results import Exploration, Explored, Split, Tried, tell
 from dp_dask.explore.split import split
 from dp_dask.measurement import INSIDE_SHARE, Measurement
-from dp_dask.pipeline import Progress, silent
+from dp_dask.progress import Progress, silent
 from dp_dask.public.candidates import OWN, candidates, predictive
 from dp_dask.public.paired import compare
 

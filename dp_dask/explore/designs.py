@@ -18,7 +18,7 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import InferenceError
 from dp_dask.explore.results import Tried
 from dp_dask.measurement import Measurement, Privacy, redesign
-from dp_dask.pipeline import Progress
+from dp_dask.progress import Progress
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import ModelObservation, planned

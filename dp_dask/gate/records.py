@@ -1,13 +1,16 @@
-"""How many records a total may be of."""
+"""How many records a total may be of, and totals of several requests cut apart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS
 from dp_dask.core.public_n import wrong_n
+from dp_dask.core.sensitive import Sensitive, reveal
+from dp_dask.core.statistic import Total
 
-__all__ = ["refusal"]
+__all__ = ["cut", "refusal"]
 
 
 def refusal(n_records: int, wanted: Iterable[int | None]) -> str:
@@ -21,3 +24,9 @@ def refusal(n_records: int, wanted: Iterable[int | None]) -> str:
     if n_records > MAX_PRIVATE_RECORDS:
         return f"more than {MAX_PRIVATE_RECORDS} records: beyond what the integer sums are proven for"
     return ""
+
+
+def cut(sealed: Sensitive[Total], sizes: Sequence[int]) -> list[Sensitive[Total]]:
+    """Cut sums into parts of these sizes, each with the number of records."""
+    ends = accumulate(sizes, initial=0)
+    return [Sensitive(Total(reveal(sealed).sums[start:end], reveal(sealed).n_records)) for start, end in pairwise(ends)]

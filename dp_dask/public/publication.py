@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Spent
 from dp_dask.core.release import Release
+from dp_dask.core.selected import Selection
 from dp_dask.errors import ConfigError
 
 __all__ = ["Publication", "Published", "read", "write"]
@@ -36,7 +37,13 @@ class Publication:
     written_by: str
     dataset: str
     measurements: dict[str, Published]
+    selections: dict[str, Selection] = field(default_factory=dict)  # by name, none that a measurement has
     total: Spent | None = None  # what the releases lose together; files of earlier versions, all in epsilon, leave it out
+
+    @property
+    def released(self) -> dict[str, Release | Selection]:
+        """All releases by their names."""
+        return {name: each.release for name, each in self.measurements.items()} | dict(self.selections)
 
 
 _json = TypeAdapter(Publication)
@@ -44,15 +51,18 @@ _json = TypeAdapter(Publication)
 
 def write(publication: Publication, path: Path) -> None:
     """Write the file as strict JSON, decimals as text."""
-    path.write_bytes(_json.dump_json(publication, indent=2) + b"\n")
+    unused = set() if publication.selections else {"selections"}
+    path.write_bytes(_json.dump_json(publication, indent=2, exclude=unused) + b"\n")
 
 
 def read(path: Path) -> Publication:
     """Read and validate the file; raises ConfigError."""
     try:
         publication = _json.validate_json(path.read_bytes())
-        relations = {published.release.request.neighbours for published in publication.measurements.values()}
-        if len(relations) == 1 and all(is_name(name) for name in publication.measurements):
+        released = publication.released
+        relations = {each.request.neighbours for each in released.values()}
+        is_distinct = len(released) == len(publication.measurements) + len(publication.selections)
+        if len(relations) == 1 and is_distinct and all(is_name(name) for name in released):
             return publication
         problem = f"holds no measurement, or one whose name is not of {NAME}"
         if len(relations) > 1:

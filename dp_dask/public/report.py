@@ -20,7 +20,9 @@ from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.partition import edges_of, is_partition
 from dp_dask.core.privacy import EXACT, Neighbours, Spent, Unit, price, rounded_up
 from dp_dask.core.release import INSECURE, Release
+from dp_dask.core.selected import Selection
 from dp_dask.core.statistic import BoundedSum
+from dp_dask.public.chosen import Chosen, method_of, question_in_words
 from dp_dask.public.posterior import INTERVAL, Posterior, Summary, prior_draws
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
@@ -56,16 +58,19 @@ def render(
     answers: Sequence[Answer] = (),
     predictions: Sequence[Prediction] = (),
     others: Mapping[str, Publication] | None = None,
+    chosen: Sequence[Chosen] = (),
 ) -> str:
     """Return the page; it holds no script and asks for nothing over the network.
 
+    ``chosen`` are the parameters that choices among simulations accepted.
     ``others`` are further releases, by name, that answers rest on: what they lose is told besides.
     """
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["figures"] = figures
     environment.filters["rounded_up"] = rounded_up
-    requests = [p.release.request for p in posteriors]
+    released: list[Release | Selection] = [*(p.release for p in posteriors), *(one.selection for one in chosen)]
+    request = released[0].request
     total = publication.total
     if total is None:
         distinct = {p.release.id: p.release.request.loss for p in posteriors}
@@ -85,14 +90,15 @@ def render(
     return environment.get_template("report.html").render(
         publication=publication,
         rows=rows,
-        created=max(p.release.created for p in posteriors),
-        neighbours=requests[0].neighbours,
-        n=requests[0].n,
-        is_replace=requests[0].neighbours is Neighbours.REPLACE,
+        choices=[{"of": one, "asked": question_in_words(one.selection), "method": method_of(one.selection)} for one in chosen],
+        created=max(each.created for each in released),
+        neighbours=request.neighbours,
+        n=request.n,
+        is_replace=request.neighbours is Neighbours.REPLACE,
         total=total,
         is_pure=total.unit is Unit.EPSILON,
         odds=math.exp(total.amount) if total.unit is Unit.EPSILON and total.amount < LARGEST_EXPONENT else None,
-        is_insecure=any(p.release.sampler == INSECURE for p in posteriors),
+        is_insecure=any(each.sampler == INSECURE for each in released),
         interval=round(100 * INTERVAL),
         spending=spending,
         answers=answers,

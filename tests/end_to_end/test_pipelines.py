@@ -102,9 +102,9 @@ def test_csv_and_parquet_give_the_same_total_on_threads_and_processes(copy):
     from dp_dask.clusters.local import plugin as local
     from dp_dask.config import load
     from dp_dask.core.sensitive import reveal
-    from dp_dask.pipeline import silent
     from dp_dask.private.reduce import reduce
     from dp_dask.private.sources.csv import plugin as csv
+    from dp_dask.progress import silent
 
     pipeline = load(copy / "pipelines" / "rand_hie.yaml")
     (copy / "csv").mkdir()

@@ -1,0 +1,154 @@
+"""Releasing: what has not been released yet, in one scan and one transaction. What the workers reduced stays sealed here."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dp_dask.config import Pipeline
+from dp_dask.core.of_sums import OfSums
+from dp_dask.core.release import Release, Request
+from dp_dask.core.selected import Selection, SelectionRequest
+from dp_dask.core.selection import TopC
+from dp_dask.errors import DpDaskError, SourceError
+from dp_dask.fan_out import on_client
+from dp_dask.gate import additive, selecting
+from dp_dask.gate.ledger import Ledger
+from dp_dask.gate.noise import Noise
+from dp_dask.gate.records import cut
+from dp_dask.private.beside import compare_beside
+from dp_dask.private.reduce import columns_of, reduce
+from dp_dask.progress import Progress
+from dp_dask.public.spread import spread_by
+from dp_dask.selection_forecast import check_workable
+from dp_dask.selection_measurement import SelectionMeasurement
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dp_dask.core.sensitive import Sensitive
+    from dp_dask.core.statistic import Total
+
+__all__ = ["Released", "release_new", "released_as", "who"]
+
+Released = Release | Selection
+UNTIL_COMMIT = "nothing was released or charged"
+
+
+def release_new(
+    pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress
+) -> tuple[dict[str, Released], tuple[str, ...]]:
+    """Return what every measurement of the file has released, by name, and the names of those that were charged now.
+
+    Raises BudgetError before any record is read where the budget does not cover what is new, and again at the commit.
+    """
+    ledger.balance(pipeline.dataset)  # refuses a data set without a budget before its files are looked at
+    version = pipeline.version or pipeline.source.version()
+    names = [*(m.name for m in pipeline.measurements), *(s.name for s in pipeline.selections)]
+    digests = [ledger.digest(request, version) for request in pipeline.requests]
+    stored: dict[str, Released] = {}
+    new: dict[str, Request | SelectionRequest] = {}
+    for digest, request in zip(digests, pipeline.requests, strict=True):
+        found = ledger.find(digest, released_as(request))
+        if found is not None:
+            stored[digest] = found
+        else:
+            new[digest] = request
+    ours: set[str] = set()
+    if new:
+        ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [request.loss for request in new.values()])
+        drawn = _draw(pipeline, list(new.values()), noise, progress)
+        why = ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)
+        ours = {made.id for made in drawn}
+        try:
+            shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
+        except DpDaskError as error:
+            drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
+            raise error.with_traceback(None) from None
+        stored.update(zip(new, shown, strict=True))
+    released = {name: stored[digest] for name, digest in zip(names, digests, strict=True)}
+    first = dict(zip(reversed(digests), reversed(names), strict=True))  # of equal requests the first one paid
+    charged = tuple(name for digest, name in reversed(first.items()) if digest in new and stored[digest].id in ours)
+    return released, charged
+
+
+def released_as(request: Request | SelectionRequest) -> type[Released]:
+    """Return what kind of release a request has."""
+    return Selection if isinstance(request, SelectionRequest) else Release
+
+
+def _draw(pipeline: Pipeline, new: Sequence[Request | SelectionRequest], noise: Noise, progress: Progress) -> list[Released]:
+    """Read the records once and answer all requests; nothing that is returned may be shown before it is committed."""
+    sums = [request for request in new if isinstance(request, Request)]
+    choices = [next(s for s in pipeline.selections if s.request == request) for request in new if request not in sums]
+    for request in sums:
+        additive.noise_of(request)  # refuses what no noise can serve before any record is read
+    for choice in choices:
+        selecting.noise_of(choice.request)
+        if isinstance(choice.request.question, TopC):
+            check_workable(choice)
+    distances = [choice.request.distance for choice in choices]
+    statistics = [*(r.statistic for r in sums), *(d.statistic for d in distances if isinstance(d, OfSums))]
+    state = pipeline.source.version()
+    with pipeline.cluster.client() as client:
+        parts = []
+        if statistics:
+            pipeline.source.check(*columns_of(statistics))
+            sealed = reduce(
+                client,
+                pipeline.source,
+                statistics,
+                progress=lambda done, of: progress("splits read", done, of),
+                stall_timeout=pipeline.cluster.stall_timeout,
+            )
+            parts = cut(sealed, [sum(len(r.statistic.units) for r in sums), *(len(s.units) for s in statistics[len(sums) :])])
+        of_distances = iter(parts[1:])
+        chosen: list[Released] = []
+        for choice in choices:
+            sealed_sums = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
+            chosen.append(_choose(pipeline, client, choice, sealed_sums, noise, progress))
+    if pipeline.source.version() != state:
+        chosen.clear()
+        msg = f"the data changed while they were read; {UNTIL_COMMIT}, run again when they are complete"
+        raise SourceError(msg)
+    added: list[Released] = [*additive.release(parts[0], sums, noise)] if sums else []
+    of_sums, of_choices = iter(added), iter(chosen)
+    return [next(of_sums if isinstance(request, Request) else of_choices) for request in new]
+
+
+def _choose(
+    pipeline: Pipeline,
+    client: Client,
+    choice: SelectionMeasurement,
+    sealed: Sensitive[Total] | None,
+    noise: Noise,
+    progress: Progress,
+) -> Selection:
+    request, distance = choice.request, choice.request.distance
+    stall = pipeline.cluster.stall_timeout
+    if sealed is not None:
+        compare = selecting.compare_sums(request, sealed)
+    elif not isinstance(distance, OfSums):
+        compare = compare_beside(client, pipeline.source, distance, stall_timeout=stall)
+    deadline = float("inf") if choice.seconds is None else time.monotonic() + choice.seconds
+    with spread_by(partial(on_client, client, stall_timeout=stall)):
+        return selecting.run(
+            request,
+            choice.candidates.batches(),
+            compare,
+            noise,
+            deadline=deadline,
+            progress=lambda done: progress(f"{choice.name}: simulated", done, request.n_simulations),
+        )
+
+
+def who() -> str:
+    """Name the requester for the ledger."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

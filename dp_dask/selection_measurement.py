@@ -1,0 +1,171 @@
+"""SelectionMeasurement: a choice among simulations by their noisy distances, from its entry in the pipeline file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dp_dask.build import Faults, build, check_keys, leaf
+from dp_dask.core.privacy import Loss, Neighbours
+from dp_dask.core.selected import AnyDistance, SelectionRequest, threshold_of
+from dp_dask.core.selection import SparseVector, TopC, Variant
+from dp_dask.distance import make_distance, read_distance
+from dp_dask.errors import InferenceError
+from dp_dask.loss import read_loss
+from dp_dask.measurement import Privacy
+from dp_dask.prior import make_prior, plain_prior
+from dp_dask.public.candidate_simulations import Candidates, batch_size_of
+from dp_dask.public.simulator_model import SimulatorModel
+from dp_dask.simulator import known_of_simulator, make_simulator
+
+__all__ = ["METHODS", "SelectionMeasurement", "make_selection"]
+
+METHODS = ("svt", "select")
+KEYS = ("simulator", "method", "prior", "epsilon", "distance", "c", "simulations", "seed", "seconds")
+OF_METHOD = {"svt": ("tolerance", "variant", "lower_threshold"), "select": ("rho",)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionMeasurement:
+    """One choice to be made: the request, the simulator and the prior of its candidates, and seconds after which it may end."""
+
+    name: str
+    model: SimulatorModel
+    prior: Any
+    request: SelectionRequest
+    seconds: float | None
+
+    @property
+    def candidates(self) -> Candidates:
+        """All candidate simulations."""
+        return Candidates.of(self.request, self.model.simulator, self.prior, self.model.call)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How many are accepted, of how many numbered simulations, in how many seconds at most; ``seed`` numbers them, publicly."""
+
+    c: int
+    simulations: int = 10_000
+    seed: int = 0
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("c", "simulations"):
+            if getattr(self, name) < 1:
+                msg = f"{name} is {getattr(self, name)}; it must be at least 1"
+                raise ValueError(msg)
+        if self.c > self.simulations:
+            msg = f"c is {self.c} of {self.simulations} simulations; it must be no more than there are"
+            raise ValueError(msg)
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            msg = f"seconds is {self.seconds}; give a positive number, or leave it out"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """What counts as near: the tolerance, by which variant of noise, and whether the noise's own reach is taken off."""
+
+    tolerance: float
+    variant: Variant = Variant.SPLIT
+    lower_threshold: bool | None = None
+
+    @property
+    def is_lowered(self) -> bool:
+        """As given, or for the variants that are not the published ones."""
+        if self.lower_threshold is not None:
+            return self.lower_threshold
+        return self.variant in {Variant.SPLIT, Variant.ONE_SIDED}
+
+
+def make_selection(
+    name: str, given: dict[str, Any], path: str, dataset: str, privacy: Privacy | None, faults: Faults
+) -> SelectionMeasurement | None:
+    """Make one measurement by ``method: svt`` or ``select``; None where there was a fault."""
+    before = len(faults.problems)
+    method: Literal["svt", "select"] = given["method"]
+    simulator = leaf(str, given["simulator"], f"{path}.simulator", faults)
+    known = None if simulator is None else known_of_simulator(simulator, f"{path}.simulator", faults)
+    if known is None:
+        return None
+    values = check_keys(given, path, [*KEYS, *OF_METHOD[method], *known], ("prior", "distance", "c"), faults)
+    model = make_simulator(simulator, {key: values[key] for key in known if key in values}, path, faults)
+    choice = _part(Choice, values, ("c", "simulations", "seed", "seconds"), path, faults) if "c" in values else None
+    threshold = None
+    if method == "svt":
+        threshold = _part(Threshold, values, OF_METHOD["svt"], path, faults)
+    loss = read_loss(values, path, faults, is_delta_known=privacy is None or privacy.delta is not None)
+    options = read_distance(values["distance"], f"{path}.distance", faults) if "distance" in values else None
+    prior = make_prior(model, values["prior"], f"{path}.prior", faults) if model is not None and "prior" in values else None
+    if model is not None:
+        _check_model(model, privacy, path, faults)
+    if len(faults.problems) > before or privacy is None or model is None or choice is None or loss is None or options is None:
+        return None
+    n = privacy.n if privacy.n is not None else max(round(privacy.expected_records or 0), 1)
+    try:
+        distance = make_distance(options, model, prior, n)
+        sensitivity = distance.sensitivity(privacy.neighbours)
+    except ValueError as error:
+        faults.add(f"{path}.distance", str(error))
+        return None
+    try:
+        made = SelectionMeasurement(
+            name=name,
+            model=model,
+            prior=prior,
+            request=SelectionRequest(
+                dataset=dataset,
+                distance=distance,
+                neighbours=privacy.neighbours,
+                n=privacy.n,
+                question=_question(choice, threshold, distance, sensitivity, loss),
+                simulator=simulator,
+                known=dict(model.known),
+                prior=plain_prior(model, prior),
+                seed=choice.seed,
+                n_simulations=choice.simulations,
+                batch_size=batch_size_of(distance),
+                policy="retry" if model.policy == "retry" else "reject",
+            ),
+            seconds=choice.seconds,
+        )
+        _ = made.candidates  # refuses a distance of columns that the simulator does not make
+    except (ValueError, InferenceError) as error:
+        faults.add(path, str(error))
+        return None
+    return made
+
+
+def _question(
+    choice: Choice, threshold: Threshold | None, distance: AnyDistance, sensitivity: int, loss: Loss
+) -> SparseVector | TopC:
+    if threshold is None:
+        return TopC(c=choice.c, sensitivity=sensitivity, loss=loss)
+    made = SparseVector(
+        variant=threshold.variant,
+        c=choice.c,
+        sensitivity=sensitivity,
+        threshold=threshold_of(distance, threshold.tolerance),
+        epsilon=loss.amount,
+        n_queries=choice.simulations,
+    )
+    return made.lowered() if threshold.is_lowered else made
+
+
+def _check_model(model: SimulatorModel, privacy: Privacy | None, path: str, faults: Faults) -> None:
+    if model.policy == "raise":
+        told = "is raise; a simulation that fails is far from any records here, and no reason to end a run: reject or retry"
+        faults.add(f"{path}.failures", told)
+    if privacy is None:
+        return
+    if model.simulator.decides_n and privacy.neighbours is Neighbours.REPLACE:
+        told = "decides by its own course how many records there are, so that their number tells of the parameters"
+        faults.add(f"{path}.simulator", f"{told}; use privacy.neighbours: add_remove")
+    if privacy.n is None and privacy.expected_records is None:
+        told = "a distance is scaled by a public number of records; under add_remove give a public guess"
+        faults.add("privacy.expected_records", told)
+
+
+def _part(cls: Any, values: dict[str, Any], keys: tuple[str, ...], path: str, faults: Faults) -> Any:
+    return build(cls, {key: values[key] for key in keys if key in values}, path, faults)
