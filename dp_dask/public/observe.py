@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grid import MOST_CELLS
 from dp_dask.core.grouped import GroupedSum
@@ -44,6 +45,9 @@ def _see(
     request: Request, scale: float, sums: tuple[int, ...], count: int | None, model: Any, expected_n: float | None
 ) -> AnyObservation:
     statistic = request.statistic
+    if isinstance(statistic, ClusterBands):
+        msg = "the release holds bands of clusters: a simulator explains them, and no model of records one by one"
+        raise InferenceError(msg)
     _check_fits(request, model)
     law = Gaussian if request.loss.unit is Unit.RHO else Laplace
     facts: dict[str, Any] = {"model": model, "n": request.n, "scale": scale, "law": law, "expected_n": expected_n}
