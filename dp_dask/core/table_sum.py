@@ -121,14 +121,9 @@ class TableSum:
 
     def totals_of(self, simulated: Simulated) -> NDArray[np.int64]:
         """Add up the contributions of each simulated data set's records [size, coordinate], some data sets at a time."""
-        records, counts = simulated.values[self.column], simulated.counts
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        step = max(round(AT_ONCE * len(counts) / max(ends[-1], 1)), 1)
-        parts = [np.empty((0, len(self.table)), dtype=np.int64)]
-        for first in range(0, len(counts), step):
-            last = min(first + step, len(counts))
-            parts.append(self.totals(records[ends[first] : ends[last]], counts[first:last]))
-        return np.concatenate(parts)
+        empty = np.empty((0, len(self.table)), dtype=np.int64)
+        parts = simulated.parts(AT_ONCE)
+        return np.concatenate([empty, *(self.totals(part.values[self.column], part.counts) for part in parts)])
 
     def _find(self, values: Floats) -> NDArray[np.int64]:
         """Return each value's cell, the one after the last for a value that contributes nothing."""

@@ -77,7 +77,7 @@ def count_bands(statistic: ClusterBands, table: pa.Table) -> tuple[int, ...]:
         records, periods = np.asarray(clusters[f"{RECORDS}_sum"]), np.asarray(clusters[f"{PERIOD}_count"])
     total = np.zeros(len(statistic.units), dtype=np.int64)
     for start in range(0, len(records), BLOCK):
-        total += statistic.bands(records[start : start + BLOCK], periods[start : start + BLOCK]).sum(axis=0)
+        total += statistic.bands(records[start : start + BLOCK], periods[start : start + BLOCK]).sum(axis=1)
     return tuple(int(value) for value in total)
 
 
