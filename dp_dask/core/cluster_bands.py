@@ -56,8 +56,8 @@ class ClusterBands:
             raise ValueError(msg)
         if self.spans:
             _check_bands("spans", self.spans)
-        if not set(self.texts) <= set(self.columns) or len(set(self.texts)) < len(self.texts):
-            msg = f"texts is {', '.join(self.texts)}; it names columns among {', '.join(self.columns)}, each once"
+        if self.texts != tuple(column for column in self.columns if column in self.texts):
+            msg = f"texts is {', '.join(self.texts)}; it names columns among {', '.join(self.columns)}, in this order, each once"
             raise ValueError(msg)
 
     @property

@@ -77,9 +77,10 @@ class Tasks:
 
     def cancel(self) -> None:
         """Cancel what has not ended and release what has."""
-        held = list(self._unused.values())
-        while self._inputs:  # whose callbacks release nothing more: the scheduler must still know what it is to cancel
-            held += self._inputs.popitem()[1]
+        with self._changed:
+            held = list(self._unused.values())
+            while self._inputs:  # whose callbacks then release nothing: the scheduler must still know what it is to cancel
+                held += self._inputs.popitem()[1]
         self._client.cancel(held, force=True)
 
     def _split(self, i: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future:

@@ -151,8 +151,9 @@ def test_what_is_no_whole_number_is_no_cluster_and_no_period(bad):
         ({"period": "p"}, "give period and spans, or neither"),
         ({"period": "c", "spans": (2,)}, "period is another column than cluster"),
         ({"period": "p", "spans": (3, 2)}, "spans is 3, 2"),
-        ({"texts": ("p",)}, "texts is p; it names columns among c, each once"),
+        ({"texts": ("p",)}, "texts is p; it names columns among c, in this order, each once"),
         ({"texts": ("c", "c")}, "texts is c, c"),
+        ({"period": "p", "spans": (2,), "texts": ("p", "c")}, "texts is p, c; it names columns among c, p, in this order"),
     ],
 )
 def test_bands_that_cannot_be_are_refused(facts, message):
