@@ -10,6 +10,7 @@ import numpy as np
 
 from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Outside
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.partition import edges_of, is_partition
 from dp_dask.core.privacy import USUAL, Loss, Spent, Unit, price
@@ -139,12 +140,12 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     )
 
 
-def _planned(m: Measurement, statistic: TableSum) -> tuple[tuple[Width, ...], list[str]]:
+def _planned(m: Measurement, statistic: TableSum | ClusterBands) -> tuple[tuple[Width, ...], list[str]]:
     """Return the widths that simulations predict for a simulator's summary, and the summary that they would prefer.
 
     A prediction is that of a normal linear model about prior draws: for choosing, and rough where the simulator is curved.
     """
-    if m.setting is None:
+    if m.setting is None or isinstance(statistic, ClusterBands):
         return (), []
     edges = tuple(map(float, edges_of(statistic))) if is_partition(statistic) else None
     found = plan(m.setting, m.request.loss, edges=edges)

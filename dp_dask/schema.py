@@ -70,6 +70,18 @@ SUMMARY = {
         },
         {
             "type": "object",
+            "properties": {
+                "kind": {"const": "clusters"},
+                "sizes": {"type": "array", "items": {"type": "integer"}, "minItems": 1},
+                "period": {"type": "string"},
+                "spans": {"type": "array", "items": {"type": "integer"}},
+                "texts": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["kind", "sizes"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
             "properties": {"kind": {"enum": ["auto", "regression", "components"]}, "bandwidth": {"type": "number", **POSITIVE}},
             "required": ["kind"],
             "additionalProperties": False,
@@ -165,7 +177,7 @@ def _simulated(name: str) -> dict[str, Any]:
         **known["properties"],
         **handling["properties"],
     }
-    described = _mapping(properties, ["simulator", "column", "bounds", "prior", *known["required"]])
+    described = _mapping(properties, ["simulator", "column", "prior", *known["required"]])
     return {**described, "oneOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}
 
 

@@ -6,19 +6,23 @@ from typing import Any
 
 from dp_dask.build import Faults, check_keys, leaf
 from dp_dask.core.bounds import Outside
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS, check_headroom
 from dp_dask.core.privacy import Neighbours, Unit
 from dp_dask.core.release import Request
+from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
 from dp_dask.loss import read_loss
 from dp_dask.measurement import Measurement, Privacy, read_bounds
 from dp_dask.prior import make_prior
+from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.simulator import known_of_simulator, make_simulator
-from dp_dask.summary import Setting, make_summary, read_summary
+from dp_dask.summary import Clusters, Setting, make_summary, read_summary
 
 __all__ = ["make_simulated"]
 
-KEYS = ("simulator", "method", "prior", "epsilon", "rho", "column", "bounds", "outside", "integer", "summary")
+KEYS = ("simulator", "method", "prior", "epsilon", "rho", "column", "summary")
+OF_NUMBERS = ("bounds", "outside", "integer")
 
 
 def make_simulated(
@@ -30,7 +34,10 @@ def make_simulated(
     known = None if simulator is None else known_of_simulator(simulator, f"{path}.simulator", faults)
     if known is None:
         return None
-    values = check_keys(given, path, [*KEYS, *known], ("prior", "column", "bounds"), faults)
+    is_of_clusters = isinstance(given.get("summary"), dict) and given["summary"].get("kind") == "clusters"
+    of_numbers = () if is_of_clusters else OF_NUMBERS
+    needed = ("prior", "column") if is_of_clusters else ("prior", "column", "bounds")
+    values = check_keys(given, path, [*KEYS, *of_numbers, *known], needed, faults)
     model = make_simulator(simulator, {key: values[key] for key in known if key in values}, path, faults)
     column = leaf(str, values.get("column", ""), f"{path}.column", faults)
     outside = leaf(Outside, values.get("outside", "clamp"), f"{path}.outside", faults)
@@ -41,28 +48,33 @@ def make_simulated(
     prior = None
     if model is not None:
         prior = make_prior(model, values["prior"], f"{path}.prior", faults) if "prior" in values else None
-        if column is not None and "column" in values and column not in model.simulator.columns:
-            faults.add(f"{path}.column", f"is {column!r}; the simulator makes {', '.join(model.simulator.columns)} (see rename)")
+        if column is not None and "column" in values:
+            _check_columns((column,), model, path, faults)
     if model is not None and privacy is not None:
         _check_n(model.simulator.decides_n, privacy, path, faults)
-    if len(faults.problems) > before or privacy is None or model is None or bounds is None or loss is None or summary is None:
+    if len(faults.problems) > before or privacy is None or model is None or loss is None or summary is None:
         return None
-    n = privacy.n if privacy.n is not None else _guess(privacy)
-    setting = Setting(
-        model=model,
-        prior=prior,
-        column=column,
-        bounds=bounds,
-        outside=outside,
-        is_integer=is_integer,
-        neighbours=privacy.neighbours,
-        n=n,
-    )
+    setting = None
     try:
-        statistic = make_summary(summary, setting, loss)
+        if isinstance(summary, Clusters):
+            statistic: TableSum | ClusterBands = summary.made(column)
+            _check_columns(statistic.columns, model, path, faults)
+        elif bounds is not None:
+            setting = Setting(
+                model=model,
+                prior=prior,
+                column=column,
+                bounds=bounds,
+                outside=outside,
+                is_integer=is_integer,
+                neighbours=privacy.neighbours,
+                n=privacy.n if privacy.n is not None else _guess(privacy),
+            )
+            statistic = make_summary(summary, setting, loss)
         check_headroom(statistic.largest, MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1))
     except (ValueError, InferenceError) as error:
         faults.add(f"{path}.summary", str(error))
+    if len(faults.problems) > before:
         return None
     request = Request(
         dataset=dataset,
@@ -73,6 +85,13 @@ def make_simulated(
         rho=loss.amount if loss.unit is Unit.RHO else None,
     )
     return Measurement(name=name, model_name=simulator, model=model, prior=prior, request=request, setting=setting)
+
+
+def _check_columns(columns: tuple[str, ...], model: SimulatorModel, path: str, faults: Faults) -> None:
+    made = model.simulator.columns
+    for column in columns:
+        if column not in made:
+            faults.add(f"{path}.column", f"is {column!r}; the simulator makes {', '.join(made)} (see rename)")
 
 
 def _guess(privacy: Privacy) -> int | None:

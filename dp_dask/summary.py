@@ -10,6 +10,7 @@ import numpy as np
 from dp_dask.build import Faults, build, show
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import choose_cells
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.privacy import Loss, Neighbours
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
@@ -18,7 +19,7 @@ from dp_dask.public.simulated_cells import Column
 from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.public.summaries import bins, partition
 
-__all__ = ["SUMMARIES", "Bins", "Partition", "Planned", "Setting", "Summary", "make_summary", "plan", "read_summary"]
+__all__ = ["SUMMARIES", "Bins", "Clusters", "Partition", "Planned", "Setting", "Summary", "make_summary", "plan", "read_summary"]
 
 SEED = 20260202  # of plans: the same file plans the same summary, and so asks for the same release, every time
 
@@ -43,6 +44,20 @@ class Bins:
 
 
 @dataclass(frozen=True, slots=True)
+class Clusters:
+    """Numbers of clusters, named by the column, with at least k records, and in at least k periods, in bands of k."""
+
+    sizes: tuple[int, ...]
+    period: str | None = None
+    spans: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()  # which of the two columns are texts
+
+    def made(self, column: str) -> ClusterBands:
+        """Make the statistic; raises ValueError for bands that cannot be."""
+        return ClusterBands(cluster=column, sizes=self.sizes, period=self.period, spans=self.spans, texts=self.texts)
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """What simulations find best at the file's loss, of all kinds or of one; ``bandwidth`` is that of its Fourier features."""
 
@@ -50,11 +65,12 @@ class Planned:
     bandwidth: float | None = None
 
 
-Summary = Partition | Bins | Planned
+Summary = Partition | Bins | Clusters | Planned
 SUMMARIES: dict[str, type] = {
     "auto": Planned,
     "partition": Partition,
     "bins": Bins,
+    "clusters": Clusters,
     "regression": Planned,
     "components": Planned,
 }
@@ -93,7 +109,7 @@ def read_summary(given: Any, path: str, faults: Faults) -> Summary | None:
     return made
 
 
-def make_summary(summary: Summary, setting: Setting, loss: Loss) -> TableSum:
+def make_summary(summary: Partition | Bins | Planned, setting: Setting, loss: Loss) -> TableSum:
     """Make the statistic; raises ValueError for what cannot be, and InferenceError where the simulator cannot be planned for."""
     if isinstance(summary, Partition):
         return partition(setting.cells, summary.edges)

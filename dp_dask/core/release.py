@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Literal
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount
@@ -15,7 +16,7 @@ from dp_dask.core.table_sum import TableSum
 
 __all__ = ["INSECURE", "MAX_SCALE", "AnyStatistic", "Mechanism", "Release", "Request"]
 
-AnyStatistic = BoundedSum | TableSum | CategoryCounts | GroupedSum | GramSum
+AnyStatistic = BoundedSum | TableSum | CategoryCounts | GroupedSum | GramSum | ClusterBands
 
 Mechanism = Literal["discrete_laplace", "discrete_gaussian"]
 

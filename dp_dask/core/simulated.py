@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +81,15 @@ class Simulated:
         """Keep the records of some data sets [size], and of the others none."""
         records = np.repeat(kept, self.counts)
         return Simulated(self.counts * kept, {name: each[records] for name, each in self.values.items()})
+
+    def parts(self, about: int) -> Iterator[Simulated]:
+        """Yield consecutive data sets together, about so many records at a time; no part where there is no data set."""
+        ends = np.concatenate([[0], np.cumsum(self.counts)])
+        step = max(round(about * self.size / max(int(ends[-1]), 1)), 1)
+        for first in range(0, self.size, step):
+            last = min(first + step, self.size)
+            records = slice(ends[first], ends[last])
+            yield Simulated(self.counts[first:last], {name: each[records] for name, each in self.values.items()})
 
     @classmethod
     def assemble(cls, size: int, columns: Sequence[str], parts: Sequence[tuple[Ints, Simulated]]) -> Simulated:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import Cells
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.simulated import Simulated
 
 __all__ = ["TableSum", "make_table", "tabulate", "with_inside_count"]
 
@@ -22,6 +23,7 @@ FEW_COORDINATES = 6  # of which the sensitivity is cheap whatever the table
 MOST_STEPS = 2**31  # of looking at every pair of columns, or every pattern of signs
 EXACT_ROOT = 2**30  # values times the root of their number, below which squared differences add up to less than 2^63
 PAIRS = 2**20  # of columns' coordinates, looked at together
+AT_ONCE = 2**16  # simulated records added up together, about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,12 @@ class TableSum:
             for j, row in enumerate(_padded(self.table)):
                 found[is_filled, j] = np.add.reduceat(row[cells], starts)
         return found
+
+    def totals_of(self, simulated: Simulated) -> NDArray[np.int64]:
+        """Add up the contributions of each simulated data set's records [size, coordinate], some data sets at a time."""
+        empty = np.empty((0, len(self.table)), dtype=np.int64)
+        parts = simulated.parts(AT_ONCE)
+        return np.concatenate([empty, *(self.totals(part.values[self.column], part.counts) for part in parts)])
 
     def _find(self, values: Floats) -> NDArray[np.int64]:
         """Return each value's cell, the one after the last for a value that contributes nothing."""

@@ -17,9 +17,9 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a task's files could not be read; safe to show."""
+    """Why a task's files could not be read, or what was read not merged (``index`` is None then); safe to show."""
 
-    index: int
+    index: int | None
     message: str
     is_transient: bool = False
 

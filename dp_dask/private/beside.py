@@ -23,8 +23,9 @@ from dp_dask.errors import SourceError
 from dp_dask.private.arrow import values_and_validity
 from dp_dask.private.attempts import Failure, Place, attempt
 from dp_dask.private.listing import partition_keys
-from dp_dask.private.reduce import gather, wait
+from dp_dask.private.reduce import gather
 from dp_dask.private.sources import Source, Split
+from dp_dask.private.tasks import Tasks
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -78,14 +79,14 @@ def compare_beside(
     run = uuid.uuid4().hex  # explicit keys: Dask's own would be digests of the arguments
 
     def compare(batch: CandidateBatch) -> Sensitive[Ints]:
-        key = f"dp-compare-{run}-{batch.first}"
-        future = client.submit(compare_records, source, splits, distance, batch.data, key=key, retries=2)
+        tasks = Tasks(client, f"dp-compare-{run}-{batch.first}")
         try:
-            wait([future], lambda _done, _of: None, stall_timeout)
-            [outcome] = gather(client, [future])
+            tasks.submit(compare_records, [(source, splits, distance, batch.data)])
+            tasks.wait(lambda _done, _of: None, stall_timeout)
+            [outcome] = gather(client, tasks.results)
         finally:
             with suppress(Exception):  # a lost cluster has nothing to cancel, and must not hide what was raised
-                client.cancel([future], force=True)
+                tasks.cancel()
         if isinstance(outcome, Failure):
             raise SourceError(outcome.message)
         found: Sensitive[Ints] = outcome

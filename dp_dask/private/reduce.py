@@ -3,13 +3,15 @@
 A task returns its sums sealed, or a failure as a value: an exception that crossed the cluster would carry
 records to logs and to the client (CONTRIBUTING.md, rule 3). Tasks do not log, write or draw noise, because Dask
 runs a task at least once; integer sums make a second run harmless and every order the same.
+
+Clusters span splits. Where their bands are asked for, a split's task also gives sealed tables (``private.keyed``), which stay on
+the workers: tasks merge them two by two, and the last one makes sums of them. Only these reach the coordinator.
 """
 
 from __future__ import annotations
 
-import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -17,59 +19,122 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import Total
 from dp_dask.errors import ClusterError, SourceError
 from dp_dask.private.attempts import Failure, Place, attempt
 from dp_dask.private.kernels import new_scratch
+from dp_dask.private.keyed import Partial, add_batch, count_bands, merge_tables
 from dp_dask.private.sources import Source, Split
 from dp_dask.private.sums import Summable, sum_batch
+from dp_dask.private.tasks import Tasks
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["Failure", "columns_of", "gather", "reduce", "reduce_split", "wait"]
+__all__ = ["Failure", "Reducible", "columns_of", "gather", "reduce", "reduce_split"]
+
+Reducible = Summable | ClusterBands
+Summed = Sensitive[Total] | Sensitive[Partial] | Sensitive[Total | Partial] | Failure
 
 
-def reduce_split(source: Source, split: Split, statistics: Sequence[Summable]) -> Sensitive[Total] | Failure:
-    """Sum the statistics over one split, on a worker."""
+def reduce_split(source: Source, split: Split, statistics: Sequence[Reducible]) -> Summed:
+    """Sum the statistics over one split, on a worker.
+
+    Where bands of clusters are among them, the outcome is a ``Partial``, to be merged with those of the other splits.
+    """
     return attempt(split.index, partial(_sum_split, source, split, statistics))
 
 
-def _sum_split(source: Source, split: Split, statistics: Sequence[Summable], place: Place) -> Total:
+def _sum_split(source: Source, split: Split, statistics: Sequence[Reducible], place: Place) -> Total | Partial:
     total = Total((0,) * sum(len(statistic.units) for statistic in statistics), 0)
+    tables: dict[ClusterBands, list[Any]] = {statistic: [] for statistic in _keyed(statistics)}
     for part in split.parts:
         place.name = part.path
-        total += _sum_part(source, Split(split.index, (part,)), statistics)
-    return total
+        total += _sum_part(source, Split(split.index, (part,)), statistics, tables)
+    if not tables:
+        return total
+    return Partial(total, tuple(merge_tables(statistic, found) for statistic, found in tables.items()))
 
 
-def _sum_part(source: Source, split: Split, statistics: Sequence[Summable]) -> Total:
+def _sum_part(source: Source, split: Split, statistics: Sequence[Reducible], tables: Mapping[ClusterBands, list[Any]]) -> Total:
     scratch = new_scratch()
     columns, texts = columns_of(statistics)
     sums = [(0,) * len(statistic.units) for statistic in statistics]
     n_records = 0
     for batch in source.read(split, columns, texts):
         n_records += batch.n_records
+        for keyed, found in tables.items():
+            add_batch(found, keyed, batch.columns)
         for j, statistic in enumerate(statistics):
-            sums[j] = tuple(map(add, sums[j], sum_batch(statistic, batch.columns, scratch)))
+            if not isinstance(statistic, ClusterBands):
+                sums[j] = tuple(map(add, sums[j], sum_batch(statistic, batch.columns, scratch)))
         del batch  # or its memory is held while the next is read, and both fall out of the cache
     return Total(tuple(chain.from_iterable(sums)), n_records)
 
 
-def columns_of(statistics: Sequence[Summable]) -> tuple[list[str], frozenset[str]]:
+def _keyed(statistics: Sequence[Reducible]) -> list[ClusterBands]:
+    """Return the different statistics of clusters, in order."""
+    return list(dict.fromkeys(statistic for statistic in statistics if isinstance(statistic, ClusterBands)))
+
+
+def merge(statistics: Sequence[Reducible], first: Summed, second: Summed) -> Summed:
+    """Merge what two parts of the records gave, on a worker; of two failures the first is kept."""
+    return _on_partials(partial(_merge_open, statistics), first, second)
+
+
+def conclude(statistics: Sequence[Reducible], whole: Summed) -> Summed:
+    """Make sums of what all records gave, on a worker."""
+    return _on_partials(partial(_conclude_open, statistics), whole)
+
+
+def _on_partials(work: Callable[..., Any], *outcomes: Summed) -> Summed:
+    message = ""
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            return outcome
+    try:
+        opened: list[Any] = [reveal(outcome) for outcome in outcomes]  # type: ignore[misc,arg-type]
+        return Sensitive(work(*opened))
+    except SourceError as error:
+        message = str(error)
+    except BaseException as error:  # noqa: BLE001  (as in ``attempt``)
+        message = (
+            f"merging clusters failed with {type(error).__name__}; give the workers more memory, or ask for coarser clusters"
+        )
+    return Failure(None, message)
+
+
+def _merge_open(statistics: Sequence[Reducible], first: Partial, second: Partial) -> Partial:
+    pairs = zip(_keyed(statistics), first.tables, second.tables, strict=True)
+    return Partial(first.total + second.total, tuple(merge_tables(statistic, (a, b)) for statistic, a, b in pairs))
+
+
+def _conclude_open(statistics: Sequence[Reducible], whole: Partial) -> Total:
+    tables = dict(zip(_keyed(statistics), whole.tables, strict=True))
+    sums: list[int] = []
+    for statistic in statistics:
+        if isinstance(statistic, ClusterBands):
+            sums += count_bands(statistic, tables[statistic])
+        else:
+            sums += whole.total.sums[len(sums) : len(sums) + len(statistic.units)]
+    return Total(tuple(sums), whole.total.n_records)
+
+
+def columns_of(statistics: Sequence[Reducible]) -> tuple[list[str], frozenset[str]]:
     """Return the columns that the statistics read, and which of them hold texts."""
     columns = {column for statistic in statistics for column in statistic.columns}
     listed = [s.by if isinstance(s, GroupedSum) else s for s in statistics]
     texts = {s.column for s in listed if isinstance(s, CategoryCounts) and s.is_text}
-    return sorted(columns), frozenset(texts)
+    return sorted(columns), frozenset(texts.union(*(statistic.texts for statistic in _keyed(statistics))))
 
 
 def reduce(
     client: Client,
     source: Source,
-    statistics: Sequence[Summable],
+    statistics: Sequence[Reducible],
     *,
     progress: Callable[[int, int], None],
     stall_timeout: float,
@@ -79,48 +144,24 @@ def reduce(
     Raises SourceError for the first split, in file order, that could not be read, and ClusterError where the
     cluster is lost or no split finishes for ``stall_timeout`` seconds. Nothing is charged by then.
     """
-    splits = source.plan()
     run = uuid.uuid4().hex  # explicit keys: Dask's own would be digests of the arguments
-    futures = [
-        client.submit(reduce_split, source, split, tuple(statistics), key=f"dp-reduce-{run}-{split.index}", retries=2)
-        for split in splits
-    ]
+    each, tasks = tuple(statistics), Tasks(client, f"dp-reduce-{run}")
+    arguments = [(source, split, each) for split in source.plan()]
     try:
-        wait(futures, progress, stall_timeout)
-        outcomes = gather(client, futures)
+        if _keyed(each):
+            tasks.submit_tree(reduce_split, arguments, partial(merge, each), partial(conclude, each))
+        else:
+            tasks.submit(reduce_split, arguments)
+        tasks.wait(progress, stall_timeout)
+        outcomes = gather(client, tasks.results)
     finally:
         with suppress(Exception):  # a lost cluster has nothing to cancel, and must not hide what was raised
-            client.cancel(futures, force=True)
+            tasks.cancel()
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     if failures:
         raise SourceError(failures[0].message)
     totals = [reveal(outcome) for outcome in outcomes]
     return Sensitive(sum(totals[1:], start=totals[0]))
-
-
-def wait(futures: list[Future], progress: Callable[[int, int], None], stall_timeout: float) -> None:
-    """Return when all futures have ended, however they ended."""
-    changed = threading.Condition()
-    done = 0
-
-    def count(_: Any) -> None:
-        nonlocal done
-        with changed:
-            done += 1
-            changed.notify_all()
-
-    for future in futures:
-        future.add_done_callback(count)
-    with changed:
-        while done < len(futures):
-            progress(done, len(futures))
-            if not changed.wait(stall_timeout):
-                msg = (
-                    f"no split finished for {stall_timeout:g} s ({done} of {len(futures)} done); "
-                    "look at the workers, or raise cluster.stall_timeout"
-                )
-                raise ClusterError(msg)
-    progress(len(futures), len(futures))
 
 
 def gather(client: Client, futures: list[Future]) -> list[Any]:

@@ -14,7 +14,6 @@ from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.fourier_sum import FourierSum
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
-from dp_dask.core.release import AnyStatistic
 from dp_dask.core.stacked_sum import StackedSum
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
@@ -23,7 +22,7 @@ from dp_dask.private.kernels import BLOCK, sum_array
 
 __all__ = ["Summable", "sum_batch"]
 
-Summable = AnyStatistic | StackedSum | FourierSum  # the last two are compared by distances and not released
+Summable = BoundedSum | TableSum | CategoryCounts | GroupedSum | GramSum | StackedSum | FourierSum
 AT_ONCE = 2**22  # numbers of a sum of waves, held at once
 
 

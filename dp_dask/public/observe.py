@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grid import MOST_CELLS
 from dp_dask.core.grouped import GroupedSum
@@ -49,7 +50,7 @@ def _see(
     statistic = request.statistic
     law = Gaussian if request.loss.unit is Unit.RHO else Laplace
     if isinstance(model, SimulatorModel):
-        if not isinstance(statistic, TableSum):
+        if not isinstance(statistic, TableSum | ClusterBands):
             raise InferenceError("the release holds no sums that a simulator can be seen through; infer with its own model")
         return SimulatedObservation(
             simulator=model.simulator,
@@ -63,6 +64,9 @@ def _see(
             expected_n=expected_n,
             law=law,
         )
+    if isinstance(statistic, ClusterBands):
+        msg = "the release holds bands of clusters: a simulator explains them, and no model of records one by one"
+        raise InferenceError(msg)
     _check_fits(request, model)
     facts: dict[str, Any] = {"model": model, "n": request.n, "scale": scale, "law": law, "expected_n": expected_n}
     if isinstance(statistic, CategoryCounts):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
@@ -77,6 +78,8 @@ def _beyond(y: Sequence[int], ranges: Ranges, n: float) -> float:
 def _ranges(observation: Observation | JointObservation | GramObservation | SimulatedObservation) -> Ranges:
     if isinstance(observation, Observation):
         return [(observation.low, observation.high)]
+    if isinstance(observation.statistic, ClusterBands):
+        return [(0.0, 1.0)] * len(observation.statistic.units)  # that each record raises by 1 at most, in any order
     if isinstance(observation, JointObservation | SimulatedObservation):
         rows = observation.statistic.rows
         return [(min(float(row.min()), 0.0), max(float(row.max()), 0.0)) for row in rows]

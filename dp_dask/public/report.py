@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.bounds import Outside
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.partition import edges_of, is_partition
@@ -119,6 +120,13 @@ def in_words(release: Release) -> dict[str, str]:
     if isinstance(statistic, CategoryCounts):
         return {
             "what": f"column {statistic.column}, counts of {len(statistic.categories)} categories, other values counted nowhere",
+            "noise": f"of scale {figures(scale)} on every count, {norm} {figures(sensitivity)} in all",
+            "released": _listed([str(value) for value in release.noisy_sums]),
+        }
+    if isinstance(statistic, ClusterBands):
+        periods = f", and clusters by their different values of column {statistic.period}" if statistic.period else ""
+        return {
+            "what": f"column {statistic.cluster}, records by their rank within its clusters{periods}",
             "noise": f"of scale {figures(scale)} on every count, {norm} {figures(sensitivity)} in all",
             "released": _listed([str(value) for value in release.noisy_sums]),
         }

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.core.simulated import Simulated, Size
+from dp_dask.core.cluster_bands import ClusterBands
+from dp_dask.core.simulated import Size
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
 from dp_dask.public.guarded import Call, Policy, call_here, guarded
@@ -21,7 +22,6 @@ __all__ = ["SimulatedObservation", "SimulatedSums"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 RECORDS = 2**21  # simulated together at most, some tens of megabytes
-AT_ONCE = 2**16  # records reduced together, about
 
 
 class SimulatedSums(NamedTuple):
@@ -34,7 +34,7 @@ class SimulatedSums(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedObservation(Noisy):
-    """y = S + noise, with S [d] the sum of the contributions of a simulated data set's records; all in grid units.
+    """y = S + noise, with S [d] the statistic's sums over a simulated data set; all in grid units.
 
     The members are those of ``Observation``, with ``simulator`` in place of the model. Where the simulator's own course decides
     how many records there are, n is None and the noisy count, if one was released, is one more noisy sum: it tells of theta.
@@ -43,7 +43,7 @@ class SimulatedObservation(Noisy):
     """
 
     simulator: Simulator
-    statistic: TableSum
+    statistic: TableSum | ClusterBands
     n: int | None
     scale: float
     y: tuple[int, ...]
@@ -54,9 +54,10 @@ class SimulatedObservation(Noisy):
     call: Call = call_here
 
     def __post_init__(self) -> None:
-        if self.statistic.column not in self.simulator.columns:
-            msg = f"the release is of column {self.statistic.column!r}; the simulator makes {', '.join(self.simulator.columns)}"
-            raise InferenceError(msg)
+        for column in self.statistic.columns:
+            if column not in self.simulator.columns:
+                msg = f"the release is of column {column!r}; the simulator makes {', '.join(self.simulator.columns)}"
+                raise InferenceError(msg)
         if self.simulator.decides_n and self.n is not None:
             raise InferenceError("the simulator decides how many records there are; release with neighbours: add_remove")
         if not self.simulator.decides_n and self.n is None and self.count is None and self.expected_n is None:
@@ -100,7 +101,7 @@ class SimulatedObservation(Noisy):
             part = slice(start, start + step)
             of_part = size[part] if isinstance(size, np.ndarray) else size
             made = guarded(self.simulator, theta[part], of_part, rng, policy=self.policy, call=self.call)
-            found = self._reduce(made.simulated)
+            found = self.statistic.totals_of(made.simulated)
             if self.has_count:
                 found = np.append(found, self.statistic.count_weight * made.simulated.counts[:, None], axis=1)
             values[part], is_whole[part] = found, made.is_whole
@@ -126,14 +127,3 @@ class SimulatedObservation(Noisy):
         if self.count is None or not self.draws_n or n is None:
             return replace(self, y=y)
         return replace(self, y=y, count=self.statistic.count_weight * n + int(self.noise.draw(rng)))
-
-    def _reduce(self, simulated: Simulated) -> Ints:
-        """Add up the contributions of each data set's records [B, d], some data sets at a time."""
-        records, counts = simulated.values[self.statistic.column], simulated.counts
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        step = max(round(AT_ONCE * len(counts) / max(ends[-1], 1)), 1)
-        parts = [np.empty((0, len(self.statistic.units)), dtype=np.int64)]
-        for first in range(0, len(counts), step):
-            last = min(first + step, len(counts))
-            parts.append(self.statistic.totals(records[ends[first] : ends[last]], counts[first:last]))
-        return np.concatenate(parts)

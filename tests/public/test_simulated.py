@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 from toy import PRIOR, TRUTH, Broken, Visits, one_hot, release
 
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.plugins import load
 from dp_dask.core.priors import Gamma, Normal
+from dp_dask.core.simulated import Simulated
 from dp_dask.errors import InferenceError
 from dp_dask.public.noise_law import Gaussian
+from dp_dask.public.possible import check_possible
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.unknowns import unknowns
 
@@ -85,6 +89,33 @@ def test_observations_that_cannot_be_are_refused():
         replace(good, n=None)
     with pytest.raises(InferenceError, match="the simulator decides how many records"):
         replace(good, simulator=Visits())
+
+
+@dataclass(frozen=True)
+class Houses:
+    """n records, each of one of so many equally likely clusters."""
+
+    parameters: ClassVar = ("clusters",)
+    domains: ClassVar = ("positive",)
+    columns: ClassVar = ("house",)
+    decides_n: ClassVar = False
+
+    def simulate(self, theta, n, rng):
+        return Simulated.of_dense({"house": np.floor(theta * rng.random((len(theta), n)))})
+
+
+def test_a_release_of_bands_of_clusters_is_seen_through_its_columns_and_a_public_n():
+    statistic = ClusterBands(cluster="house", sizes=(1, 2, 4))
+    facts = {"n": 40, "scale": 2.0, "count": None, "expected_n": None}
+    like = SimulatedObservation(simulator=Houses(), statistic=statistic, y=(20, 15, 5), **facts)
+    values = like.sums(np.random.default_rng(1), np.array([[1.0], [30.0]])).values
+    assert values[0].tolist() == [1, 2, 37]
+    assert values.sum(axis=1).tolist() == [40, 40]
+    check_possible(like)
+    with pytest.raises(InferenceError, match="beyond what n = 40 records"):
+        check_possible(replace(like, y=(20, 15, 50_000)))
+    with pytest.raises(InferenceError, match="the release is of column 'week'; the simulator makes house"):
+        replace(like, statistic=replace(statistic, period="week", spans=(2,)))
 
 
 def test_the_density_of_log_ratios_is_normalised_and_that_of_the_draws():
