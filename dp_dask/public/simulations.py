@@ -33,9 +33,10 @@ class Simulations:
     @classmethod
     def join(cls, parts: Sequence[Simulations]) -> Simulations:
         """Put parts one after the other."""
+        # In C order whatever the parts' is, which storing or sending them may change: a sum over them depends on it.
         return cls(
-            np.concatenate([part.w for part in parts]),
-            np.concatenate([part.sums for part in parts]),
+            np.ascontiguousarray(np.concatenate([part.w for part in parts])),
+            np.ascontiguousarray(np.concatenate([part.sums for part in parts])),
             np.concatenate([part.is_whole for part in parts]),
             next((part.first_failure for part in parts if part.first_failure), ""),
         )
