@@ -7,10 +7,12 @@ else is never read for it, nor is a damaged file. It holds simulated values alon
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import astuple
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from dp_dask import __version__
 from dp_dask.core.fingerprint import fingerprints
 from dp_dask.errors import ConfigError
 from dp_dask.public.engines.kernel_is import Particles
+from dp_dask.public.guarded import Failure
 from dp_dask.public.simulations import Simulations
 from dp_dask.public.spread import Mapper, iterated
 
@@ -127,7 +130,7 @@ def _table(result: Any) -> pa.Table | None:
     """Return simulations as columns w_0 .., sum_0 .., is_whole, and particles as v_0 .., log_weight."""
     if isinstance(result, Simulations):
         columns = {**_columns("w", result.w), **_columns("sum", result.sums), "is_whole": result.is_whole}
-        told = {"of": "simulations", "first_failure": result.first_failure}
+        told = {"of": "simulations", "first_failures": json.dumps([astuple(each) for each in result.first_failures])}
     elif isinstance(result, Particles):
         columns, told = {**_columns("v", result.v), "log_weight": result.log_weight}, {"of": "particles"}
     else:
@@ -139,7 +142,8 @@ def _result(table: pa.Table) -> Simulations | Particles:
     told = {name.decode(): value.decode() for name, value in table.schema.metadata.items()}
     if told["of"] == "particles":
         return Particles(_array("v", table), table["log_weight"].to_numpy())
-    return Simulations(_array("w", table), _array("sum", table), table["is_whole"].to_numpy(), told["first_failure"])
+    failures = tuple(Failure(row, tuple(theta), reason) for row, theta, reason in json.loads(told["first_failures"]))
+    return Simulations(_array("w", table), _array("sum", table), table["is_whole"].to_numpy(), failures)
 
 
 def _columns(name: str, array: NDArray[Any]) -> dict[str, NDArray[Any]]:

@@ -233,13 +233,13 @@ def assert_same(made, expected):
             a, b = getattr(one, name), getattr(other, name)
             assert a.dtype == b.dtype
             np.testing.assert_array_equal(a, b)
-        assert one.first_failure == other.first_failure
+        assert one.first_failures == other.first_failures
 
 
 def test_a_damaged_or_foreign_file_is_simulated_again_and_replaced(tmp_path):
     seen = replace(LIKE, simulator=Broken("raise"))
     expected = [simulations.simulate_batch(item) for item in batches(6, seen=seen)]
-    assert any(made.first_failure for made in expected)
+    assert any(made.first_failures for made in expected)
     mapper = stored(map, tmp_path, reuse=True)
     assert_same(mapper(simulations.simulate_batch, batches(6, seen=seen)), expected)
     files = sorted(tmp_path.iterdir())
@@ -265,7 +265,7 @@ def test_any_tool_can_read_a_file_and_it_holds_simulated_values_alone(tmp_path):
     table = pq.read_table(next(tmp_path.glob("*.parquet")))
     assert table.column_names == [*(f"w_{j}" for j in range(4)), *(f"sum_{j}" for j in range(5)), "is_whole"]
     assert (sum(table[f"sum_{j}"].to_numpy() for j in range(5)) == 50).all()
-    assert set(table.schema.metadata) == {b"form", b"written_by", b"of", b"first_failure"}
+    assert set(table.schema.metadata) == {b"form", b"written_by", b"of", b"first_failures"}
 
 
 def test_results_come_in_order_and_no_sooner_than_they_are_asked_for(tmp_path):

@@ -21,12 +21,14 @@ from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import SMALLEST_VARIANCE, Inference, guide
+from dp_dask.public.failures import Failures
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.grid import GridPosterior
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
 from dp_dask.public.observe import AnyObservation
+from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.zoom import find_cells
 
 __all__ = ["UNLIKELY", "Diagnostics", "Nodes", "diagnose", "noise_ratio", "prior_nodes", "tail_probability", "widths"]
@@ -52,8 +54,9 @@ class Diagnostics:
     bounds_share: tuple[float | None, ...] = ()
     prior_p: float | None = None
     posterior_p: float | None = None
+    failures: Failures | None = None  # of simulations, where a simulator stands for the model
 
-    def warnings(self, model: str, prior: Any, observation: AnyObservation) -> tuple[str, ...]:
+    def warnings(self, model: str, prior: Any, observation: AnyObservation | SimulatedObservation) -> tuple[str, ...]:
         """Say in words what is suspicious, naming the suspects."""
         statistic = observation.statistic
         bounds = getattr(getattr(statistic, "within", statistic), "bounds", None)
@@ -68,6 +71,9 @@ class Diagnostics:
         if self.posterior_p is not None and self.posterior_p < UNLIKELY:
             what = f"the posterior does not explain its own release, two-sided probability {_told(self.posterior_p)}"
             found.append(f"{what}: {suspects}, or many records are null")
+        if self.failures is not None and self.failures.are_many:
+            what = self.failures.told(observation.simulator.parameters if isinstance(observation, SimulatedObservation) else ())
+            found.append(f"{what}; mend the simulator, or keep the prior away from there")
         return tuple(found)
 
 
@@ -79,11 +85,16 @@ class Nodes:
     weights: Floats
 
 
-def diagnose(rng: np.random.Generator, observation: AnyObservation, prior: Any, inference: Inference) -> Diagnostics:
+def diagnose(
+    rng: np.random.Generator, observation: AnyObservation | SimulatedObservation, prior: Any, inference: Inference
+) -> Diagnostics:
     """Compute what is defined for this kind of release; random numbers are used for priors of several parameters alone.
 
-    Nothing is defined for counts of categories or products of columns, nor told of more than 50 groups.
+    Nothing is defined for counts of categories or products of columns, nor told of more than 50 groups; of a simulator its
+    failures are told.
     """
+    if isinstance(observation, SimulatedObservation):
+        return Diagnostics(failures=inference.failures)
     if isinstance(observation, CountsObservation | GramObservation):
         return Diagnostics()
     if isinstance(observation, GroupedObservation):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_dask.public.failures import Failures
+from dp_dask.public.guarded import Failure
 from dp_dask.public.proposals import StudentT
-from dp_dask.public.simulated import SimulatedObservation
+from dp_dask.public.simulated import TOLD, SimulatedObservation
 from dp_dask.public.spread import spread
 from dp_dask.public.unknowns import Unknowns
 
@@ -23,23 +25,34 @@ BATCH = 1_000  # data sets
 
 @dataclass(frozen=True, slots=True)
 class Simulations:
-    """Coordinates [k, q], their sums [k, d], which were simulated [k], and why the first of the others was not."""
+    """Coordinates [k, q], their sums [k, d], which were simulated [k], and why the first few of the others were not."""
 
     w: Floats
     sums: Ints
     is_whole: NDArray[np.bool_]
-    first_failure: str = ""
+    first_failures: tuple[Failure, ...] = ()
 
     @classmethod
     def join(cls, parts: Sequence[Simulations]) -> Simulations:
         """Put parts one after the other."""
         # In C order whatever the parts' is, which storing or sending them may change: a sum over them depends on it.
+        starts = np.cumsum([0, *(len(part.w) for part in parts)]).tolist()
+        failures = [
+            replace(failure, row=start + failure.row)
+            for start, part in zip(starts, parts, strict=False)
+            for failure in part.first_failures
+        ]
         return cls(
             np.ascontiguousarray(np.concatenate([part.w for part in parts])),
             np.ascontiguousarray(np.concatenate([part.sums for part in parts])),
             np.concatenate([part.is_whole for part in parts]),
-            next((part.first_failure for part in parts if part.first_failure), ""),
+            tuple(failures[:TOLD]),
         )
+
+    @property
+    def failures(self) -> Failures:
+        """How many failed, and the first few."""
+        return Failures(len(self.is_whole), int((~self.is_whole).sum()), self.first_failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +116,5 @@ def _simulate(observation: SimulatedObservation, unknowns: Unknowns, rng: np.ran
         return Simulations(w, sums, is_whole)
     made = observation.sums(rng, theta[possible], None if n is None else n[possible])
     sums[possible], is_whole[possible] = made.values, made.is_whole
-    return Simulations(w, sums, is_whole, made.first_failure)
+    rows = np.flatnonzero(possible)
+    return Simulations(w, sums, is_whole, tuple(replace(each, row=int(rows[each.row])) for each in made.failures))

@@ -30,7 +30,6 @@ INFLATION = 1.3  # of the covariance, in a proposal
 PATIENCE, STALLED = 4, 0.9  # generations, after which lambda - 1 must fall below so much of its last value
 BISECTIONS, DOUBLINGS = 40, 8
 CHECKED = 5_000  # draws from the prior, and as many from a t law like it
-MANY_FAILURES = 0.01  # of the simulations, above which the posterior is another one
 MOST_ERROR = 0.02  # of the prior's total probability, and six standard errors
 
 
@@ -70,11 +69,6 @@ class Cloud:
     def each(self) -> int:
         """The number of simulations of one generation."""
         return self.size // (1 + len(self.proposals))
-
-    @property
-    def failures(self) -> int:
-        """How many simulations failed."""
-        return self.size - int(self.made.is_whole.sum())
 
     @property
     def log_mixture(self) -> Floats:
@@ -152,9 +146,8 @@ def _weighed(cloud: Cloud, effort: Effort) -> Cloud:
     """Take the smallest multiple at which the effective number of particles is the one for adapting, by bisection."""
     released, base = cloud.problem.observation.released, cloud.log_ratio(cloud.log_prior)
     if effective_size(base) < effort.adapting:
-        failed = f"{cloud.failures} of {cloud.size} simulations failed"
-        why = f", the first: {cloud.made.first_failure}" if cloud.made.first_failure else ""
-        msg = f"only {effective_size(base):.0f} simulations are of use ({failed}{why}); mend the simulator or move the prior"
+        failed = cloud.made.failures.with_first(cloud.problem.observation.simulator.parameters)
+        msg = f"only {effective_size(base):.0f} simulations are of use; {failed}; mend the simulator or move the prior"
         raise InferenceError(msg)
     exact = cloud.log_fit(released, 1.0)
     power = 2 if cloud.problem.observation.law is Gaussian else 1
@@ -202,7 +195,5 @@ def _check_normalised(
 def told(cloud: Cloud) -> str:
     """Return how exact the cloud is, and what it took."""
     exact = "lambda = 1" if cloud.multiple == 1 else f"lambda = {cloud.multiple:.3g}"
-    failed = f"{cloud.failures} of {cloud.size} simulations failed"
-    if cloud.failures > MANY_FAILURES * cloud.size:
-        failed += f" ({cloud.made.first_failure}): the posterior is given that they succeed"
+    failed = cloud.made.failures.told(cloud.problem.observation.simulator.parameters)
     return f"{exact}, {cloud.exact_size:.0f} effective particles at lambda = 1; {failed}"

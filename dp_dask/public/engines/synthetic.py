@@ -64,7 +64,7 @@ def conclude(rng: np.random.Generator, fitted: Fitted, n_draws: int) -> Inferenc
     size = CHAINS * -(-n_draws // CHAINS)
     draws = fitted.cloud.problem.unknowns.theta(fitted.posterior.draw(rng, size)).reshape(CHAINS, size // CHAINS, -1)
     reason = f"a normal law of the sums, emulated around the posterior; {told(fitted.cloud)}"
-    return Inference(engine="synthetic", reason=reason, draws=draws, error=None)
+    return Inference(engine="synthetic", reason=reason, draws=draws, error=None, failures=fitted.cloud.made.failures)
 
 
 def refine(rng: np.random.Generator, cloud: Cloud, effort: Effort, n_draws: int) -> Fitted:

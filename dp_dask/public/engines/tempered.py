@@ -30,7 +30,13 @@ def conclude(rng: np.random.Generator, cloud: Cloud, n_draws: int) -> Inference:
     draws = cloud.problem.unknowns.theta(cloud.made.w[chosen]).reshape(CHAINS, size // CHAINS, -1)
     is_exact = cloud.multiple == 1
     what = "exact" if is_exact else "conservative: the posterior under noise lambda times as wide"
-    return Inference(engine="tempered", reason=f"{what}; {told(cloud)}", draws=draws, error=0.0 if is_exact else None)
+    return Inference(
+        engine="tempered",
+        reason=f"{what}; {told(cloud)}",
+        draws=draws,
+        error=0.0 if is_exact else None,
+        failures=cloud.made.failures,
+    )
 
 
 plugin = tempered
