@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.errors import InferenceError
+from dp_dask.errors import InferenceError, LimitError
 from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.proposals import StudentT, effective_size, fit, moments, normalised
 from dp_dask.public.simulated import SimulatedObservation
@@ -59,6 +59,7 @@ class Cloud:
     log_prior: Floats
     log_proposals: Floats  # of the sum of the proposals' densities
     multiple: float
+    stopped: str = ""  # why, where a limit of simulations ended it
 
     @property
     def size(self) -> int:
@@ -129,6 +130,7 @@ def first_cloud(rng: np.random.Generator, observation: SimulatedObservation, pri
 def temper(cloud: Cloud, effort: Effort) -> Cloud:
     """Add generations until the particles are exact and as many as wanted, or lambda falls no more, or the effort is spent.
 
+    A limit of simulations ends it with the generations that are whole; what is lost is told, and lambda is theirs.
     Raises InferenceError where so many simulations fail that nothing can be learned.
     """
     cloud = _weighed(cloud, effort)
@@ -136,7 +138,11 @@ def temper(cloud: Cloud, effort: Effort) -> Cloud:
         if cloud.exact_size >= effort.wanted:
             break
         last = cloud.multiple
-        cloud = _weighed(cloud.extended(fit(cloud.made.w, cloud.log_weight(last), INFLATION)), effort)
+        try:
+            extended = cloud.extended(fit(cloud.made.w, cloud.log_weight(last), INFLATION))
+        except LimitError as error:
+            return replace(cloud, stopped=str(error))
+        cloud = _weighed(extended, effort)
         if len(cloud.proposals) >= PATIENCE and cloud.multiple > max(1 + STALLED * (last - 1), 1.0):
             break
     return cloud
@@ -196,4 +202,5 @@ def told(cloud: Cloud) -> str:
     """Return how exact the cloud is, and what it took."""
     exact = "lambda = 1" if cloud.multiple == 1 else f"lambda = {cloud.multiple:.3g}"
     failed = cloud.made.failures.told(cloud.problem.observation.simulator.parameters)
-    return f"{exact}, {cloud.exact_size:.0f} effective particles at lambda = 1; {failed}"
+    stopped = f"; stopped early: {cloud.stopped}" if cloud.stopped else ""
+    return f"{exact}, {cloud.exact_size:.0f} effective particles at lambda = 1{stopped}; {failed}"
