@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import astuple
 from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import scipy
 from numpy.typing import NDArray
 
 from dp_dask import __version__
@@ -34,6 +35,7 @@ from dp_dask.public.spread import Mapper, iterated
 __all__ = ["stored"]
 
 FORM = "dp-dask/simulations/1"
+LIBRARIES = ("numpy", "scipy", "numba")  # that random numbers and what is made of them come from
 NAME = re.compile(r"([0-9a-f]{64})-([0-9a-f]{64})\.parquet")
 
 
@@ -73,7 +75,8 @@ def _code() -> tuple[str, ...]:
     whole = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         whole.update(f"{path.relative_to(package)} ".encode() + path.read_bytes())
-    return FORM, __version__, whole.hexdigest(), np.__version__, scipy.__version__
+    libraries = [f"{name} {version(name)}" for name in LIBRARIES if find_spec(name) is not None]
+    return FORM, __version__, whole.hexdigest(), *libraries
 
 
 def _held(folder: Path) -> dict[str, list[Path]]:

@@ -20,10 +20,11 @@ import pytest
 from cases import BY_NAME, joint_observation
 from toy import PRIOR, Broken, release
 
+from dp_dask import simulation_store
 from dp_dask.clusters.local import plugin as Local  # noqa: N812
 from dp_dask.core.plugins import load
 from dp_dask.errors import ConfigError
-from dp_dask.fan_out import over
+from dp_dask.fan_out import FEWEST, over
 from dp_dask.public import simulations
 from dp_dask.public.engines import kernel_is
 from dp_dask.public.infer import infer
@@ -266,6 +267,34 @@ def test_any_tool_can_read_a_file_and_it_holds_simulated_values_alone(tmp_path):
     assert table.column_names == [*(f"w_{j}" for j in range(4)), *(f"sum_{j}" for j in range(5)), "is_whole"]
     assert (sum(table[f"sum_{j}"].to_numpy() for j in range(5)) == 50).all()
     assert set(table.schema.metadata) == {b"form", b"written_by", b"of", b"first_failures"}
+
+
+def test_another_version_reads_nothing(tmp_path, monkeypatch):
+    list(stored(map, tmp_path, reuse=True)(simulations.simulate_batch, batches(2)))
+    code = simulation_store._code()
+    assert {f"numpy {np.__version__}", simulation_store.__version__} <= set(code)
+    for i in range(len(code)):
+        monkeypatch.setattr(simulation_store, "_code", lambda i=i: (*code[:i], "another", *code[i + 1 :]))
+        counted = Counted()
+        list(stored(counted, tmp_path, reuse=True)(simulations.simulate_batch, batches(2)))
+        assert counted.items == 2
+
+
+def test_how_an_array_lies_in_memory_is_the_same_for_what_was_stored(tmp_path):
+    """numpy adds up the same numbers in another order where they lie otherwise, and the last digits differ."""
+    made = simulations.simulate_batch(batches(1)[0])
+    made = replace(made, w=np.asfortranarray(made.w), sums=np.asfortranarray(made.sums))
+    assert not made.w.flags.c_contiguous
+    joined = simulations.Simulations.join([made, made])
+    assert joined.w.flags.c_contiguous
+    assert joined.sums.flags.c_contiguous
+    mapper = stored(lambda *_: [made], tmp_path, reuse=True)
+    for _ in range(2):
+        assert_same(mapper(simulations.simulate_batch, batches(1)), [made])
+
+
+def test_a_usual_generation_is_enough_batches_for_a_cluster():
+    assert Effort().per_generation / simulations.BATCH >= 2 * FEWEST
 
 
 def test_results_come_in_order_and_no_sooner_than_they_are_asked_for(tmp_path):

@@ -20,7 +20,7 @@ __all__ = ["FROM_PRIOR", "Problem", "Simulations"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 FROM_PRIOR = 0.1  # of a generation that has a proposal
-BATCH = 1_000  # data sets
+BATCH = 250  # data sets: twenty batches of a usual generation, for as many workers, and little to lose in a crash
 
 
 @dataclass(frozen=True, slots=True)

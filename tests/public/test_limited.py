@@ -55,11 +55,11 @@ def test_a_run_made_again_ends_where_the_first_did(tmp_path):
     first, again = posterior(**limits), posterior(**limits)
     np.testing.assert_array_equal(first.draws, again.draws)
     assert first.reason == again.reason
-    assert len(list(tmp_path.iterdir())) == 6
+    assert len(list(tmp_path.iterdir())) == 24
 
 
 def test_the_clock_ends_it_in_mid_generation_and_the_reason_says_that_it_did():
-    """The clock ticks once a batch, of which a generation has two: at the fifth the third generation is in the middle."""
+    """The clock ticks once a batch, of which a generation has eight: at the twentieth the third generation is in the middle."""
     closed = []
 
     def inner(function, items):
@@ -68,12 +68,12 @@ def test_the_clock_ends_it_in_mid_generation_and_the_reason_says_that_it_did():
         finally:
             closed.append(len(items))
 
-    ended = posterior(deadline=5, clock=count().__next__, inner=inner)
+    ended = posterior(deadline=20, clock=count().__next__, inner=inner)
     np.testing.assert_array_equal(ended.draws, posterior(effort=replace(EFFORT, most=4_000)).draws)
     assert "stopped early: the time for simulations was over after 5000 of them" in ended.reason
     assert "how many that are, and so the result, depends on the machine" in ended.reason
     assert "0 of 4000 simulations failed" in ended.reason
-    assert closed == [2, 2, 2]
+    assert closed == [8, 8, 8]
 
 
 @pytest.mark.parametrize("engine", ["tempered", "synthetic", "bank", "auto"])
