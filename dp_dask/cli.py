@@ -99,8 +99,9 @@ def _explore(file: Path, output: Path | None, *, as_json: bool) -> None:
 @FILE
 @click.option("--cluster", help="The kind of cluster, in place of the file's.")
 @click.option("--output", type=click.Path(path_type=Path), help="The folder for results, in place of the file's.")
+@click.option("--resume", is_flag=True, help="Read simulations that an interrupted run left, in place of making them again.")
 @JSON
-def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) -> None:
+def run(file: Path, cluster: str | None, output: Path | None, *, resume: bool, as_json: bool) -> None:
     """Read, reduce, release, infer and report: charges the budget once for each new release."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.config import load  # noqa: PLC0415
@@ -115,7 +116,7 @@ def run(file: Path, cluster: str | None, output: Path | None, *, as_json: bool) 
     pipeline = load(file, **replaced)
     with show.progress() as progress:
         result = run_pipeline(pipeline, progress=progress)
-    folder, summaries = write_run(result, pipeline.output, pipeline.cluster)
+        folder, summaries = write_run(result, pipeline.output, pipeline.cluster, resume=resume, progress=progress)
     show.run(result, summaries, folder, as_json=as_json)
 
 

@@ -62,6 +62,7 @@ class Pipeline:
     n_draws: int
     engine: str
     simulations: int
+    seconds: float | None
     cluster: Cluster
     ledger: str
     output: Path
@@ -93,6 +94,7 @@ class Inference:
     draws: int = 4000
     engine: str = AUTO
     simulations: int = SIMULATIONS
+    seconds: float | None = None  # after which no more are begun
 
     def __post_init__(self) -> None:
         if not FEWEST_DRAWS <= self.draws <= MOST_DRAWS:
@@ -100,6 +102,9 @@ class Inference:
             raise ValueError(msg)
         if not FEWEST_SIMULATIONS <= self.simulations <= MOST_SIMULATIONS:
             msg = f"simulations is {self.simulations}; give a number from {FEWEST_SIMULATIONS} to {MOST_SIMULATIONS}"
+            raise ValueError(msg)
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            msg = f"seconds is {self.seconds}; give a positive number, or leave it out"
             raise ValueError(msg)
         check_engine(self.engine)
 
@@ -173,6 +178,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         n_draws=inference.draws,
         engine=inference.engine,
         simulations=inference.simulations,
+        seconds=inference.seconds,
         cluster=cluster,
         ledger=ledger,
         output=output,

@@ -8,7 +8,8 @@
     ├── SourceError         4   the records cannot be read as declared
     ├── ClusterError        5   no cluster, no workers, or the cluster was lost
     ├── LedgerError         1   the ledger is locked, unreadable or not consistent
-    └── InferenceError      1   an engine cannot serve this model or release
+    ├── InferenceError      1   an engine cannot serve this model or release
+    └── LimitError          1   simulations came to the limit that was set for them
 
 A message says what was given, what is allowed and what to do. It never holds a record's value or an
 un-noised total.
@@ -25,6 +26,7 @@ __all__ = [
     "DpDaskError",
     "InferenceError",
     "LedgerError",
+    "LimitError",
     "Problem",
     "SourceError",
 ]
@@ -86,3 +88,7 @@ class LedgerError(DpDaskError):
 
 class InferenceError(DpDaskError):
     """An engine that cannot serve a model or a release."""
+
+
+class LimitError(DpDaskError):
+    """Simulations that would go beyond their limit; no InferenceError, for which another engine might be taken silently."""

@@ -22,6 +22,7 @@ from dp_dask.explore.picture import draw
 from dp_dask.gate.noise import meaning
 from dp_dask.pipeline import Run, select
 from dp_dask.posteriors import chosen_from, infer_from
+from dp_dask.progress import Progress, silent
 from dp_dask.public import publication as files
 from dp_dask.public.chosen import Chosen, accepted_csv, chosen_json
 from dp_dask.public.posterior import Posterior, Summary, summarise, write_netcdf
@@ -64,20 +65,38 @@ def run_folder(run: Run, folder: Path) -> Path:
     return target
 
 
-def write_run(run: Run, folder: Path, cluster: Cluster | None = None) -> tuple[Path, list[Summary]]:
+def write_run(
+    run: Run, folder: Path, cluster: Cluster | None = None, *, resume: bool = False, progress: Progress = silent
+) -> tuple[Path, list[Summary]]:
     """Infer from a run's releases, long simulations on the cluster; write all files, return their folder and summaries.
 
+    Simulations are kept in the run's folder as they come, and with ``resume`` read from there instead of made again.
     There is a CSV of accepted parameters for each choice among simulations, and no posterior.nc where there is nothing else.
     """
     target = run_folder(run, folder)
     chosen = chosen_from(run.publication)
     write_files({f"{one.measurement}.accepted.csv": accepted_csv(one) for one in chosen}, target)
-    posteriors = infer_from(run.publication, run.n_draws, run.engine, cluster=cluster, simulations=run.simulations)
+    is_simulated = any(one.is_simulator for one in run.publication.measurements.values())
+    posteriors = infer_from(
+        run.publication,
+        run.n_draws,
+        run.engine,
+        cluster=cluster,
+        simulations=run.simulations,
+        seconds=run.seconds,
+        store=target / "simulations" if is_simulated else None,
+        reuse=resume,
+        progress=(lambda done: progress("simulated", done, max(done, run.simulations))) if is_simulated else None,
+    )
     delta = None if run.publication.total is None else run.publication.total.delta
     balance = run.balance
     spending = Spending(charged=run.cost, spent=meaning(balance.unit, balance.spent, delta), granted=balance.granted)
     summaries = write_posterior(run.publication, posteriors, spending, target)
-    text = json.dumps(run_json(run, summaries, spending, chosen), indent=2, allow_nan=False) + "\n"
+    told = run_json(run, summaries, spending, chosen)
+    for posterior in posteriors:
+        if posterior.inference.failures is not None:
+            told["measurements"][posterior.measurement]["simulations"] = asdict(posterior.inference.failures)
+    text = json.dumps(told, indent=2, allow_nan=False) + "\n"
     _replace(target / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
     return target, summaries
 

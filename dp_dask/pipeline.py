@@ -48,6 +48,7 @@ class Run:
     n_draws: int
     engine: str
     simulations: int
+    seconds: float | None = None
 
     @property
     def cost(self) -> Decimal:
@@ -85,6 +86,7 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
         n_draws=pipeline.n_draws,
         engine=pipeline.engine,
         simulations=pipeline.simulations,
+        seconds=pipeline.seconds,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import numpy as np
 from dp_dask.build import Faults
 from dp_dask.clusters import Cluster
 from dp_dask.core.grouped import GroupedSum
-from dp_dask.errors import ConfigError, InferenceError
+from dp_dask.errors import ConfigError, InferenceError, LimitError
 from dp_dask.fan_out import over
 from dp_dask.measurement import for_report
 from dp_dask.model import make_model
@@ -19,11 +21,13 @@ from dp_dask.prior import make_prior
 from dp_dask.public.candidate_simulations import Candidates
 from dp_dask.public.chosen import Chosen
 from dp_dask.public.infer import check_engine, infer
+from dp_dask.public.limited import limited
 from dp_dask.public.observe import observe
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
-from dp_dask.public.spread import spread_by
+from dp_dask.public.spread import Mapper, spread_by, watched
 from dp_dask.public.tempering import Effort
+from dp_dask.simulation_store import stored
 from dp_dask.simulator import make_simulator
 
 __all__ = ["chosen_from", "infer_from"]
@@ -36,10 +40,17 @@ def infer_from(
     priors: dict[str, Any] | None = None,
     cluster: Cluster | None = None,
     simulations: int | None = None,
+    *,
+    seconds: float | None = None,
+    store: Path | None = None,
+    reuse: bool = False,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[Posterior, ...]:
     """Make every measurement's posterior from public values alone, with other priors where given (by measurement).
 
-    ``simulations``: the data sets that may be simulated for each engine, where a release is seen through a simulator.
+    ``simulations``: the data sets that may be simulated for each engine, where a release is seen through a simulator; after
+    ``seconds`` no more are begun. Batches of them are kept as files in ``store`` and, to ``reuse``, read from there;
+    ``progress`` is told how many there are so far.
 
     Repeats give the same draws, with a cluster to simulate on or without. Raises ConfigError where a prior or a model of the
     file cannot be used.
@@ -65,8 +76,14 @@ def infer_from(
     if faults.problems:
         raise ConfigError(faults.problems)
     with ExitStack() as stack:
-        if cluster is not None:
-            stack.enter_context(spread_by(stack.enter_context(over(cluster))))
+        mapper: Mapper = map if cluster is None else stack.enter_context(over(cluster))
+        if store is not None:
+            mapper = stored(mapper, store, reuse=reuse)
+        if progress is not None:
+            mapper = watched(mapper, progress)
+        if seconds is not None:  # outside what is stored: a run that goes on ends where the first one would have
+            mapper = limited(mapper, deadline=time.monotonic() + seconds)
+        stack.enter_context(spread_by(mapper))
         effort = None if simulations is None else Effort.of(simulations)
         return tuple(_infer_one(*each, n_draws, engine, effort) for each in wanted)
 
@@ -81,6 +98,9 @@ def _infer_one(
     except InferenceError as error:
         msg = f"{name}: {error}"
         raise InferenceError(msg) from None
+    except LimitError as error:
+        msg = f"{name}: {error}"
+        raise LimitError(msg) from None
     return Posterior(
         measurement=name,
         model=published.model,

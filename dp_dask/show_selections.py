@@ -50,7 +50,8 @@ def _of_sparse(f: SelectionForecast, plan: SparsePlan) -> str:
         f"of {plan.spec.n_queries} simulations about {plan.answered:.4g} are answered and {plan.accepted:.3g} of at most "
         f"{plan.spec.c} accepted, {plan.false_accepts:.3g} falsely, {plan.false_rejects:.3g} falsely rejected; noise changes an "
         f"answer with probability {plan.flip:.2g}; plain ABC accepts {100 * plan.plain_rate:.3g} %; {plan.needed:.4g} "
-        f"simulations bring  {plan.spec.c} acceptances; a posterior mean is off by at most {plan.bound:.3g} times the largest |f| on average"
+        f"simulations bring {plan.spec.c} acceptances; a posterior's mean is off by at most {plan.bound:.3g} "
+        "times the largest |f|, on average"
     )
 
 

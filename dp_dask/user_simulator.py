@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dp_dask.core.prior_kinds import DOMAINS, Domain
 from dp_dask.core.references import import_object
 from dp_dask.core.simulated import Simulated, Size
+from dp_dask.core.source_digest import source_digest
 
 __all__ = ["UserSimulator", "load_simulator"]
 
@@ -29,7 +30,10 @@ FORM = "module:function"
 
 @dataclass(frozen=True, slots=True)
 class UserSimulator:
-    """The user's function, by reference: workers import it themselves."""
+    """The user's function, by reference: workers import it themselves, and refuse another than the one that was loaded.
+
+    ``source`` is the digest of its file and of those that it imports beside it; an empty one refuses nothing.
+    """
 
     reference: str
     folder: Path
@@ -37,10 +41,19 @@ class UserSimulator:
     columns: tuple[str, ...]
     domains: tuple[Domain, ...]
     decides_n: bool = False
+    source: str = ""
 
     def prepare(self) -> None:
-        """Import the function; raises ValueError where it is not to be had."""
+        """Import the function; raises ValueError where it, or the source that it was loaded with, is not to be had."""
         _function(self.reference, self.folder)
+        if self.source not in ("", source_digest(_module(self.reference))):
+            msg = f"{self.reference!r} is not the code that was loaded: edited since, or another file here; restart all processes"
+            raise ValueError(msg)
+
+    def __fingerprint__(self) -> tuple[Any, ...]:
+        """What it is, wherever its file lies."""
+        where = self.source or self.folder
+        return self.reference, where, self.parameters, self.columns, self.domains, self.decides_n
 
     def simulate(self, theta: Floats, n: Size, rng: np.random.Generator) -> Simulated:
         """Call the function; raises TypeError or ValueError where what it returns is not of the declared form."""
@@ -87,7 +100,12 @@ def load_simulator(
         msg = f"{reference!r}: domains are {ranges}; give one of {', '.join(DOMAINS)} for each of {', '.join(names)}"
         raise ValueError(msg)
     decides_n = bool(getattr(function, "decides_n", False))
-    return UserSimulator(reference, folder, names, named["columns"] or (), ranges, decides_n)
+    source = source_digest(_module(reference))
+    return UserSimulator(reference, folder, names, named["columns"] or (), ranges, decides_n, source)
+
+
+def _module(reference: str) -> str:
+    return reference.partition(":")[0]
 
 
 @cache

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dp_dask.core.fingerprint import fingerprints
 from dp_dask.core.simulated import Simulated
 from dp_dask.user_simulator import load_simulator
 
 MODULE = """
 import numpy as np
+from dp_dask.core.fingerprint import fingerprints
 from dp_dask.core.simulated import Simulated
 
 def array(theta, n, rng):
@@ -97,3 +100,17 @@ def test_it_travels_by_reference(folder):
 def test_what_is_no_simulator_is_refused(folder, reference, options, message):
     with pytest.raises(ValueError, match=message):
         load_simulator(reference, folder, **options)
+
+
+def test_code_that_is_not_what_was_loaded_is_refused(folder):
+    simulator = load_simulator("own_simulators:array", folder)
+    with pytest.raises(ValueError, match=r"is not the code that was loaded: .* restart all processes"):
+        replace(simulator, source="0" * 32).prepare()
+    replace(simulator, source="").prepare()
+
+
+def test_it_is_the_same_simulator_in_another_folder(folder):
+    simulator = load_simulator("own_simulators:array", folder)
+    moved, edited = replace(simulator, folder=Path("/elsewhere")), replace(simulator, source="0" * 32)
+    first, second, third = fingerprints([simulator, moved, edited])
+    assert first == second != third

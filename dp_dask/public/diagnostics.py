@@ -21,6 +21,7 @@ from dp_dask.core.priors import Prior
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.engines import SMALLEST_VARIANCE, Inference, guide
+from dp_dask.public.failures import Failures
 from dp_dask.public.gram_likelihood import GramObservation
 from dp_dask.public.grid import GridPosterior
 from dp_dask.public.groups import GroupedObservation
@@ -54,6 +55,8 @@ class Diagnostics:
     bounds_share: tuple[float | None, ...] = ()
     prior_p: float | None = None
     posterior_p: float | None = None
+    failures: Failures | None = None  # of simulations, where a simulator stands for the model
+    checked: str = ""  # what the self-check of a posterior through a simulator found
 
     def warnings(self, model: str, prior: Any, observation: AnyObservation) -> tuple[str, ...]:
         """Say in words what is suspicious, naming the suspects."""
@@ -70,6 +73,11 @@ class Diagnostics:
         if self.posterior_p is not None and self.posterior_p < UNLIKELY:
             what = f"the posterior does not explain its own release, two-sided probability {_told(self.posterior_p)}"
             found.append(f"{what}: {suspects}, or many records are null")
+        if self.failures is not None and self.failures.are_many:
+            what = self.failures.told(observation.simulator.parameters if isinstance(observation, SimulatedObservation) else ())
+            found.append(f"{what}; mend the simulator, or keep the prior away from there")
+        if "FAILED" in self.checked:
+            found.append(f"{self.checked}; simulate more, or release fewer sums")
         return tuple(found)
 
 
@@ -93,8 +101,10 @@ def diagnose(rng: np.random.Generator, observation: AnyObservation, prior: Any, 
     if isinstance(observation, SimulatedObservation):
         predicted = inference.predicted
         if predicted is None:
-            return Diagnostics()
+            return Diagnostics(failures=inference.failures, checked=inference.checked)
         return Diagnostics(
+            failures=inference.failures,
+            checked=inference.checked,
             noise_ratio=simulated_noise_ratio(observation, predicted),
             prior_p=simulated_tail(observation, predicted.prior),
             posterior_p=simulated_tail(observation, predicted.posterior),

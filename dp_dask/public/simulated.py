@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.cluster_bands import ClusterBands
-from dp_dask.core.simulated import Size
+from dp_dask.core.simulated import Failure, Size
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
 from dp_dask.public.guarded import Call, Policy, call_here, guarded
@@ -17,19 +17,20 @@ from dp_dask.public.noise_law import Gaussian, Laplace, Noisy
 from dp_dask.public.randomness import draw_n
 from dp_dask.simulators import Simulator
 
-__all__ = ["SimulatedObservation", "SimulatedSums"]
+__all__ = ["TOLD", "SimulatedObservation", "SimulatedSums"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 RECORDS = 2**21  # simulated together at most, some tens of megabytes
+TOLD = 10  # failures of a batch, and of all simulations
 
 
 class SimulatedSums(NamedTuple):
-    """Sums [B, d], 0 where the simulator failed; which are of a data set that was simulated [B]; the first failure's reason."""
+    """Sums [B, d], 0 where the simulator failed; which are of a data set that was simulated [B]; the first few failures."""
 
     values: Ints
     is_whole: NDArray[np.bool_]
-    first_failure: str
+    failures: tuple[Failure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,8 @@ class SimulatedObservation(Noisy):
         size = self.n if n is None else n
         step = max(round(RECORDS / (1 + np.max(size, initial=0))), 1) if size is not None else len(theta)
         values = np.zeros((len(theta), len(self.released)), dtype=np.int64)
-        is_whole, first_failure = np.ones(len(theta), dtype=np.bool_), ""
+        is_whole = np.ones(len(theta), dtype=np.bool_)
+        failures: list[Failure] = []
         for start in range(0, len(theta), step):
             part = slice(start, start + step)
             of_part = size[part] if isinstance(size, np.ndarray) else size
@@ -105,9 +107,8 @@ class SimulatedObservation(Noisy):
             if self.has_count:
                 found = np.append(found, self.statistic.count_weight * made.simulated.counts[:, None], axis=1)
             values[part], is_whole[part] = found, made.is_whole
-            if made.failures:
-                first_failure = first_failure or made.failures[0].reason
-        return SimulatedSums(values, is_whole, first_failure)
+            failures.extend(replace(failure, row=start + failure.row) for failure in made.failures[: TOLD - len(failures)])
+        return SimulatedSums(values, is_whole, tuple(failures))
 
     def pseudo(self, rng: np.random.Generator, theta: Floats, n: int | None = None) -> SimulatedObservation | None:
         """Simulate one data set of theta [p] and a release of it; None where the simulator fails."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_dask.errors import InferenceError
+from dp_dask.errors import InferenceError, LimitError
 from dp_dask.public.engines import Inference, bank, synthetic, tempered
 from dp_dask.public.engines.bank import Bank
 from dp_dask.public.engines.synthetic import Fitted
@@ -35,6 +35,8 @@ def infer_simulated(
 ) -> Inference:
     """Draw from p(theta | release); raises InferenceError where no engine, or not the one asked for, can serve the simulator.
 
+    A limit of simulations (``limited``) ends tempered with what it has, and ``reason`` tells; the other engines raise LimitError.
+
     auto tempers first: lambda = 1 is exact and taken. Else, where n decides how many records there are, synthetic, unless its
     simulations contradict a normal law of the sums; else tempered up to lambda = 2, and beyond it the narrower of tempered and
     bank that is not too narrow by its own check. With ``checks`` simulated releases the posterior is checked against itself, and
@@ -46,15 +48,22 @@ def infer_simulated(
     if observation.n is not None or observation.count is not None:
         check_possible(observation)
     effort = effort or Effort()
-    made, why = _made(rng, observation, prior, n_draws, engine, effort)
+    problem = ""
+    try:
+        made, why = _made(rng, observation, prior, n_draws, engine, effort)
+    except LimitError as error:
+        problem = f"engine {engine} did not come to an end: {error}"
+    if problem:
+        raise LimitError(problem)
     if isinstance(made, Cloud):
         inference = tempered.conclude(rng, made, n_draws)
     elif isinstance(made, Fitted):
         inference = synthetic.conclude(rng, made, n_draws)
     else:
         inference = bank.conclude(rng, made, n_draws)
-    checked = [told_check(check_ranks(rng, made, checks))] if checks else []
-    return replace(inference, reason="; ".join([inference.reason, *why, *checked]))
+    checked = told_check(check_ranks(rng, made, checks)) if checks else ""
+    told = [inference.reason, *why, *([checked] if checked else [])]
+    return replace(inference, reason="; ".join(told), checked=checked)
 
 
 def _made(
@@ -72,7 +81,7 @@ def _made(
     if not observation.simulator.decides_n:
         try:
             fitted = synthetic.refine(rng, cloud, effort, n_draws)
-        except InferenceError as error:
+        except (InferenceError, LimitError) as error:
             against = str(error)
         else:
             if not fitted.doubts:
@@ -81,15 +90,20 @@ def _made(
     why = [f"not synthetic: {against}"]
     if cloud.multiple <= MODEST:
         return cloud, why
-    made, also = _narrower(rng, cloud, bank.make_bank(rng, observation, prior, effort.bank))
+    banked = None
+    try:
+        banked = bank.make_bank(rng, observation, prior, effort.bank)
+    except LimitError as error:
+        why = [f"not bank: {error}", *why]
+    made, also = _narrower(rng, cloud, banked)
     return made, [also, *why]
 
 
-def _narrower(rng: np.random.Generator, cloud: Cloud, banked: Bank) -> tuple[Cloud | Bank, str]:
+def _narrower(rng: np.random.Generator, cloud: Cloud, banked: Bank | None) -> tuple[Cloud | Bank, str]:
     """Return the one with the narrower posterior that its own check does not find too narrow, and why it is that one."""
-    released = banked.problem.observation.released
+    released = cloud.problem.observation.released
     candidates: list[tuple[float, Cloud | Bank, str]] = [(_width(cloud.moments()), cloud, "taken before bank")]
-    if bank.is_near(banked, released):
+    if banked is not None and bank.is_near(banked, released):
         of_bank = _width(bank.nearest(banked, released).moments())
         candidates.append((of_bank, banked, f"taken before tempered ({told(cloud)})"))
     for _, made, why in sorted(candidates, key=lambda each: each[0]):

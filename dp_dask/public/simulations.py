@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_dask.core.simulated import Failure
 from dp_dask.public.engines import Predicted
+from dp_dask.public.failures import Failures
 from dp_dask.public.proposals import StudentT
-from dp_dask.public.simulated import SimulatedObservation
+from dp_dask.public.simulated import TOLD, SimulatedObservation
 from dp_dask.public.spread import spread
 from dp_dask.public.unknowns import Unknowns
 
@@ -19,28 +21,40 @@ __all__ = ["FROM_PRIOR", "Problem", "Simulations"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 FROM_PRIOR = 0.1  # of a generation that has a proposal
-BATCH = 1_000  # data sets
-PREDICTED, SPLIT = 100, 2  # data sets that a posterior is compared with its release by, twice, in so many batches
+BATCH = 250  # data sets: twenty batches of a usual generation, for as many workers, and little to lose in a crash
+PREDICTED = 100  # data sets that a posterior is compared with its release by, twice
 
 
 @dataclass(frozen=True, slots=True)
 class Simulations:
-    """Coordinates [k, q], their sums [k, d], which were simulated [k], and why the first of the others was not."""
+    """Coordinates [k, q], their sums [k, d], which were simulated [k], and why the first few of the others were not."""
 
     w: Floats
     sums: Ints
     is_whole: NDArray[np.bool_]
-    first_failure: str = ""
+    first_failures: tuple[Failure, ...] = ()
 
     @classmethod
     def join(cls, parts: Sequence[Simulations]) -> Simulations:
         """Put parts one after the other."""
+        # In C order whatever the parts' is, which storing or sending them may change: a sum over them depends on it.
+        starts = np.cumsum([0, *(len(part.w) for part in parts)]).tolist()
+        failures = [
+            replace(failure, row=start + failure.row)
+            for start, part in zip(starts, parts, strict=False)
+            for failure in part.first_failures
+        ]
         return cls(
-            np.concatenate([part.w for part in parts]),
-            np.concatenate([part.sums for part in parts]),
+            np.ascontiguousarray(np.concatenate([part.w for part in parts])),
+            np.ascontiguousarray(np.concatenate([part.sums for part in parts])),
             np.concatenate([part.is_whole for part in parts]),
-            next((part.first_failure for part in parts if part.first_failure), ""),
+            tuple(failures[:TOLD]),
         )
+
+    @property
+    def failures(self) -> Failures:
+        """How many failed, and the first few."""
+        return Failures(len(self.is_whole), int((~self.is_whole).sum()), self.first_failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +66,6 @@ class Batch:
     proposal: StudentT | None
     seed: np.random.SeedSequence
     size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Coordinates w [k, q] of which each is to be simulated once."""
-
-    observation: SimulatedObservation
-    unknowns: Unknowns
-    w: Floats
-    seed: np.random.SeedSequence
-
-    @property
-    def size(self) -> int:
-        """The number of data sets."""
-        return len(self.w)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +94,10 @@ class Problem:
         return Simulations.join(spread(simulate_batch, batches))
 
     def predicted(self, rng: np.random.Generator, prior: Ints, w: Floats) -> Predicted:
-        """Simulate at some posterior draws w [k, q] and at their mean, in batches; ``prior`` are sums of prior draws."""
-        chosen = w[rng.choice(len(w), PREDICTED)]
-        parts = [*np.split(chosen, SPLIT), *np.split(np.repeat(w.mean(axis=0)[None], PREDICTED, axis=0), SPLIT)]
-        seeds = np.random.SeedSequence(rng.integers(2**32, size=4).tolist()).spawn(len(parts))
-        batches = [Given(self.observation, self.unknowns, part, seed) for part, seed in zip(parts, seeds, strict=True)]
-        made = spread(simulate_given, batches)
-        both = [Simulations.join(part) for part in (made[:SPLIT], made[SPLIT:])]
-        at_posterior, at_mean = (each.sums[each.is_whole].astype(np.float64) for each in both)
+        """Simulate here at some posterior draws w [k, q] and at their mean; ``prior`` are sums of prior draws."""
+        wanted = (w[rng.choice(len(w), PREDICTED)], np.repeat(w.mean(axis=0)[None], PREDICTED, axis=0))
+        made = [self.at(rng, each) for each in wanted]
+        at_posterior, at_mean = (each.sums[each.is_whole].astype(np.float64) for each in made)
         return Predicted(prior.astype(np.float64), at_posterior, at_mean)
 
     def at(self, rng: np.random.Generator, w: Floats) -> Simulations:
@@ -120,11 +115,6 @@ def simulate_batch(batch: Batch) -> Simulations:
     return _simulate(batch.observation, batch.unknowns, rng, w)
 
 
-def simulate_given(batch: Given) -> Simulations:
-    """Simulate one batch of given coordinates; a function of its argument alone."""
-    return _simulate(batch.observation, batch.unknowns, np.random.default_rng(batch.seed), batch.w)
-
-
 def _simulate(observation: SimulatedObservation, unknowns: Unknowns, rng: np.random.Generator, w: Floats) -> Simulations:
     theta, n = unknowns.theta(w), unknowns.n(w)
     possible = np.isfinite(unknowns.log_density(w)) & np.isfinite(theta).all(axis=1)
@@ -135,4 +125,5 @@ def _simulate(observation: SimulatedObservation, unknowns: Unknowns, rng: np.ran
         return Simulations(w, sums, is_whole)
     made = observation.sums(rng, theta[possible], None if n is None else n[possible])
     sums[possible], is_whole[possible] = made.values, made.is_whole
-    return Simulations(w, sums, is_whole, made.first_failure)
+    rows = np.flatnonzero(possible)
+    return Simulations(w, sums, is_whole, tuple(replace(each, row=int(rows[each.row])) for each in made.failures))

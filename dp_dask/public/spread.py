@@ -5,12 +5,12 @@ A batch is a function of its own arguments, its seed among them, so that where i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-__all__ = ["Mapper", "spread", "spread_by", "stream"]
+__all__ = ["Mapper", "iterated", "spread", "spread_by", "stream", "watched"]
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]  # results in the order of the items, as ``map`` gives
 
@@ -41,3 +41,26 @@ def spread_by(mapper: Mapper) -> Iterator[None]:
         yield
     finally:
         _mapper.reset(token)
+
+
+def watched(mapper: Mapper, progress: Callable[[int], None]) -> Mapper:
+    """Give a map that tells, after each batch, how many simulations have come through it in all: the sum of ``item.size``.
+
+    Around a map that reads stored batches these count too; inside it they do not. An item without a size counts for one.
+    """
+    done = 0
+
+    def through(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        nonlocal done
+        with closing(iterated(mapper, function, items)) as results:
+            for item, result in zip(items, results, strict=True):
+                done += getattr(item, "size", 1)
+                progress(done)
+                yield result
+
+    return through
+
+
+def iterated(mapper: Mapper, function: Callable[[Any], Any], items: Sequence[Any]) -> Generator[Any]:
+    """Yield a map's results; it does not begin before the first is asked for, and ends when this is closed."""
+    yield from mapper(function, items)

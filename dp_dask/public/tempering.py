@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.errors import InferenceError
+from dp_dask.errors import InferenceError, LimitError
 from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.proposals import StudentT, effective_size, fit, moments, normalised
 from dp_dask.public.simulated import SimulatedObservation
@@ -31,7 +31,6 @@ INFLATION = 1.3  # of the covariance, in a proposal
 PATIENCE, STALLED = 4, 0.9  # generations, after which lambda - 1 must fall below so much of its last value
 BISECTIONS, DOUBLINGS = 40, 8
 CHECKED = 5_000  # draws from the prior, and as many from a t law like it
-MANY_FAILURES = 0.01  # of the simulations, above which the posterior is another one
 MOST_ERROR = 0.02  # of the prior's total probability, and six standard errors
 
 
@@ -66,6 +65,7 @@ class Cloud:
     log_prior: Floats
     log_proposals: Floats  # of the sum of the proposals' densities
     multiple: float
+    stopped: str = ""  # why, where a limit of simulations ended it
 
     @property
     def size(self) -> int:
@@ -76,11 +76,6 @@ class Cloud:
     def each(self) -> int:
         """The number of simulations of one generation."""
         return self.size // (1 + len(self.proposals))
-
-    @property
-    def failures(self) -> int:
-        """How many simulations failed."""
-        return self.size - int(self.made.is_whole.sum())
 
     @property
     def of_prior(self) -> Ints:
@@ -146,6 +141,7 @@ def first_cloud(rng: np.random.Generator, observation: SimulatedObservation, pri
 def temper(cloud: Cloud, effort: Effort) -> Cloud:
     """Add generations until the particles are exact and as many as wanted, or lambda falls no more, or the effort is spent.
 
+    A limit of simulations ends it with the generations that are whole; what is lost is told, and lambda is theirs.
     Raises InferenceError where so many simulations fail that nothing can be learned.
     """
     cloud = _weighed(cloud, effort)
@@ -153,7 +149,11 @@ def temper(cloud: Cloud, effort: Effort) -> Cloud:
         if cloud.exact_size >= effort.wanted:
             break
         last = cloud.multiple
-        cloud = _weighed(cloud.extended(fit(cloud.made.w, cloud.log_weight(last), INFLATION)), effort)
+        try:
+            extended = cloud.extended(fit(cloud.made.w, cloud.log_weight(last), INFLATION))
+        except LimitError as error:
+            return replace(cloud, stopped=str(error))
+        cloud = _weighed(extended, effort)
         if len(cloud.proposals) >= PATIENCE and cloud.multiple > max(1 + STALLED * (last - 1), 1.0):
             break
     return cloud
@@ -163,9 +163,8 @@ def _weighed(cloud: Cloud, effort: Effort) -> Cloud:
     """Take the smallest multiple at which the effective number of particles is the one for adapting, by bisection."""
     released, base = cloud.problem.observation.released, cloud.log_ratio(cloud.log_prior)
     if effective_size(base) < effort.adapting:
-        failed = f"{cloud.failures} of {cloud.size} simulations failed"
-        why = f", the first: {cloud.made.first_failure}" if cloud.made.first_failure else ""
-        msg = f"only {effective_size(base):.0f} simulations are of use ({failed}{why}); mend the simulator or move the prior"
+        failed = cloud.made.failures.with_first(cloud.problem.observation.simulator.parameters)
+        msg = f"only {effective_size(base):.0f} simulations are of use; {failed}; mend the simulator or move the prior"
         raise InferenceError(msg)
     exact = cloud.log_fit(released, 1.0)
     power = 2 if cloud.problem.observation.law is Gaussian else 1
@@ -213,7 +212,6 @@ def _check_normalised(
 def told(cloud: Cloud) -> str:
     """Return how exact the cloud is, and what it took."""
     exact = "lambda = 1" if cloud.multiple == 1 else f"lambda = {cloud.multiple:.3g}"
-    failed = f"{cloud.failures} of {cloud.size} simulations failed"
-    if cloud.failures > MANY_FAILURES * cloud.size:
-        failed += f" ({cloud.made.first_failure}): the posterior is given that they succeed"
-    return f"{exact}, {cloud.exact_size:.0f} effective particles at lambda = 1; {failed}"
+    failed = cloud.made.failures.told(cloud.problem.observation.simulator.parameters)
+    stopped = f"; stopped early: {cloud.stopped}" if cloud.stopped else ""
+    return f"{exact}, {cloud.exact_size:.0f} effective particles at lambda = 1{stopped}; {failed}"

@@ -52,7 +52,7 @@ def test_a_failure_is_marked_and_is_no_nan(how):
     made = like.sums(np.random.default_rng(2), theta)
     np.testing.assert_array_equal(made.is_whole, [True, False, True])
     np.testing.assert_array_equal(made.values.sum(axis=1), [30, 0, 30])
-    assert made.first_failure
+    assert [(failure.row, failure.theta) for failure in made.failures] == [(1, tuple(theta[1]))]
     assert like.pseudo(np.random.default_rng(3), theta[1]) is None
     with pytest.raises(InferenceError, match=r"the simulator failed at p\[1\] = 0.6"):
         replace(like, policy="raise").sums(np.random.default_rng(2), theta)

@@ -123,7 +123,7 @@ def test_failures_are_rejections_that_are_counted(how):
 
 def test_a_simulator_that_always_fails_is_refused():
     like = replace(release(np.random.default_rng(3), n=20, scale=9.0), simulator=Broken("raise"))
-    with pytest.raises(InferenceError, match=r"only \d+ simulations are of use .*no such process"):
+    with pytest.raises(InferenceError, match=r"only \d+ simulations are of use; .*no such process"):
         cloud(like, Dirichlet((400.0, 1.0, 1.0, 1.0, 1.0)))
 
 

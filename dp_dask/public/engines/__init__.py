@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.priors import Prior
+from dp_dask.public.failures import Failures
 from dp_dask.public.grid import GridPosterior
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation
@@ -49,6 +50,8 @@ class Inference:
     error: float | None  # estimated total variation distance to the exact posterior; None where unknown
     grid: GridPosterior | PlanePosterior | None = None  # the tabulated posterior, where the engine makes one
     predicted: Predicted | None = None  # simulated sums, where the release is seen through a simulator
+    failures: Failures | None = None  # of simulations, where a simulator stands for the model
+    checked: str = ""  # what its self-check found
 
 
 class Engine(Protocol):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dp_dask.errors import InferenceError
 from dp_dask.public.emulator import polynomial
 from dp_dask.public.engines import CHAINS, Inference
+from dp_dask.public.failures import Failures
 from dp_dask.public.proposals import Weighted, effective_size
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulations import Problem, Simulations
@@ -37,8 +38,7 @@ class Bank:
 
     problem: Problem
     made: Simulations  # those that are of use
-    simulated: int
-    failures: int
+    failures: Failures  # of all
     scale: float  # of arcsinh
     centre: Floats  # of its values
     sd: Floats
@@ -70,10 +70,9 @@ def make_bank(rng: np.random.Generator, observation: SimulatedObservation, prior
     all_made = problem.generation(0, size)
     usable = all_made.is_whole & np.isfinite(all_made.w).all(axis=1)
     made = Simulations(all_made.w[usable], all_made.sums[usable], usable[usable])
-    failures = size - int(all_made.is_whole.sum())
     if len(made.w) < 2 * LEAST:
-        why = f"the first failure: {all_made.first_failure}"
-        msg = f"only {len(made.w)} of {size} simulations from the prior are of use ({why}); mend the simulator or move the prior"
+        failed = all_made.failures.with_first(observation.simulator.parameters)
+        msg = f"only {len(made.w)} simulations from the prior are of use; {failed}; mend the simulator or move the prior"
         raise InferenceError(msg)
     noise = observation.noise
     scale = max(2 * noise.scale, 1.0)
@@ -87,7 +86,7 @@ def make_bank(rng: np.random.Generator, observation: SimulatedObservation, prior
     coefficients[0] += middle
     summaries = x @ coefficients
     spread = np.sqrt(((made.w - summaries) ** 2).mean(axis=0))
-    return Bank(problem, made, size, failures, scale, centre, sd, coefficients, summaries, spread)
+    return Bank(problem, made, all_made.failures, scale, centre, sd, coefficients, summaries, spread)
 
 
 def conclude(rng: np.random.Generator, made: Bank, n_draws: int) -> Inference:
@@ -104,9 +103,9 @@ def conclude(rng: np.random.Generator, made: Bank, n_draws: int) -> Inference:
     exact = effective_size(observation.noise.decay(observation.released - made.made.sums).sum(axis=1))
     reason = (
         f"the nearest {len(found.w)} simulations of the prior by a learned summary, with local regression; "
-        f"{exact:.0f} effective at lambda = 1; {made.failures} of {made.simulated} simulations failed"
+        f"{exact:.0f} effective at lambda = 1; {made.failures.told(observation.simulator.parameters)}"
     )
-    return Inference(engine="bank", reason=reason, draws=draws, error=None, predicted=predicted)
+    return Inference(engine="bank", reason=reason, draws=draws, error=None, predicted=predicted, failures=made.failures)
 
 
 def is_near(made: Bank, released: Floats) -> bool:

@@ -186,7 +186,8 @@ def weigh(rng: np.random.Generator, observation: JointObservation, prior: Any, p
     seeds = np.random.SeedSequence(rng.integers(2**32, size=4).tolist()).spawn(len(sizes))
     batches = [Batch(observation, prior, proposal, *pair) for pair in zip(seeds, sizes, strict=True)]
     made = spread(weigh_batch, batches)
-    return Particles(np.concatenate([part.v for part in made]), np.concatenate([part.log_weight for part in made]))
+    v = np.ascontiguousarray(np.concatenate([part.v for part in made]))  # in C order, however they came
+    return Particles(v, np.concatenate([part.log_weight for part in made]))
 
 
 def weigh_batch(batch: Batch) -> Particles:

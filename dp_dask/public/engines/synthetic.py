@@ -66,7 +66,8 @@ def conclude(rng: np.random.Generator, fitted: Fitted, n_draws: int) -> Inferenc
     draws = problem.unknowns.theta(w).reshape(CHAINS, size // CHAINS, -1)
     predicted = problem.predicted(rng, fitted.cloud.of_prior, w)
     reason = f"a normal law of the sums, emulated around the posterior; {told(fitted.cloud)}"
-    return Inference(engine="synthetic", reason=reason, draws=draws, error=None, predicted=predicted)
+    failures = fitted.cloud.made.failures
+    return Inference(engine="synthetic", reason=reason, draws=draws, error=None, predicted=predicted, failures=failures)
 
 
 def refine(rng: np.random.Generator, cloud: Cloud, effort: Effort, n_draws: int) -> Fitted:

@@ -31,8 +31,14 @@ def conclude(rng: np.random.Generator, cloud: Cloud, n_draws: int) -> Inference:
     predicted = cloud.problem.predicted(rng, cloud.of_prior, cloud.made.w[chosen])
     is_exact = cloud.multiple == 1
     what = "exact" if is_exact else "conservative: the posterior under noise lambda times as wide"
-    error = 0.0 if is_exact else None
-    return Inference(engine="tempered", reason=f"{what}; {told(cloud)}", draws=draws, error=error, predicted=predicted)
+    return Inference(
+        engine="tempered",
+        reason=f"{what}; {told(cloud)}",
+        draws=draws,
+        error=0.0 if is_exact else None,
+        predicted=predicted,
+        failures=cloud.made.failures,
+    )
 
 
 plugin = tempered
