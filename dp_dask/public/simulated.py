@@ -20,7 +20,7 @@ __all__ = ["SimulatedObservation", "SimulatedSums"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-RECORDS = 2**21  # simulated together at most, some tens of megabytes
+RECORDS = 2**19  # simulated together at most, some megabytes: more would only leave the cache
 AT_ONCE = 2**16  # records reduced together, about
 
 
