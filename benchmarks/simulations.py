@@ -140,6 +140,9 @@ def _start(peer: str, python: str | None, workers: int, stack: ExitStack) -> Pee
     if python is None:
         print(f"{peer}: not installed (in a virtual environment of its own: {install}; then {flag} ITS/bin/python)")
         return None
+    if not os.access(python, os.X_OK):
+        print(f"{peer}: there is no {python} to run; {install}, then {flag} ITS/bin/python")
+        return None
     process = subprocess.Popen(
         [python, str(HERE / "peers" / script), str(workers)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
