@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 Spacing = Literal["even", "octave"]
 MANTISSA = 52  # bits of a float64 below its exponent
 MOST = 2**16
+LARGEST_EXPONENT = 1000  # below, a power of two is a normal float64: multiplying by it is exact, and faster than ldexp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,11 @@ class Cells:
         if self.spacing == "octave":
             raw = (np.ascontiguousarray(values, dtype=np.float64).view(np.int64) >> self.exponent) - self.first
         else:
-            raw = np.rint(np.ldexp(values, -self.exponent)).astype(np.int64) - self.first
-        return np.clip(raw, 0, self.count - 1)
+            is_float = abs(self.exponent) < LARGEST_EXPONENT
+            scaled = values * 2.0**-self.exponent if is_float else np.ldexp(values, -self.exponent)
+            raw = np.rint(scaled, out=scaled).astype(np.int64)
+            raw -= self.first
+        return np.clip(raw, 0, self.count - 1, out=raw)
 
     @property
     def edges(self) -> Floats:

@@ -16,7 +16,6 @@ __all__ = ["count_cells", "sum_simulated"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-EXACT = 2**53  # whole numbers below are exact in float64
 AT_ONCE = 2**22  # numbers held
 
 
@@ -26,10 +25,7 @@ def sum_simulated(statistic: TableSum | StackedSum | FourierSum, simulated: Simu
         return np.column_stack([sum_simulated(part, simulated) for part in statistic.parts])
     if isinstance(statistic, FourierSum):
         return _sum_waves(statistic, simulated)
-    counts = count_cells(simulated, statistic.column, statistic.bounds, statistic.outside, statistic.cells)
-    if len(simulated.dataset) * statistic.largest < EXACT:
-        return (counts @ statistic.rows.T.astype(np.float64)).astype(np.int64)
-    return counts.astype(np.int64) @ statistic.rows.T
+    return statistic.totals(simulated.values[statistic.column], simulated.counts)
 
 
 def count_cells(simulated: Simulated, column: str, bounds: Bounds, outside: Outside, cells: Cells) -> Floats:

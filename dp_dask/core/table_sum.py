@@ -22,6 +22,7 @@ MOST_COORDINATES = 256
 FEW_COORDINATES = 6  # of which the sensitivity is cheap whatever the table
 MOST_STEPS = 2**31  # of looking at every pair of columns, or every pattern of signs
 EXACT_ROOT = 2**30  # values times the root of their number, below which squared differences add up to less than 2^63
+EXACT = 2**53  # whole numbers below are exact in float64
 PAIRS = 2**20  # of columns' coordinates, looked at together
 AT_ONCE = 2**16  # simulated records added up together, about
 
@@ -110,6 +111,8 @@ class TableSum:
 
     def totals(self, values: Floats, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Add up the contributions of consecutive groups of ``counts`` [group] values each, as [group, coordinate]."""
+        if len(values) * (len(self.table) - 1) >= len(counts) * self.cells.count:
+            return self._totals_by_cell(values, counts)
         found = np.zeros((len(counts), len(self.table)), dtype=np.int64)
         is_filled = counts > 0
         if is_filled.any():
@@ -124,6 +127,16 @@ class TableSum:
         empty = np.empty((0, len(self.table)), dtype=np.int64)
         parts = simulated.parts(AT_ONCE)
         return np.concatenate([empty, *(self.totals(part.values[self.column], part.counts) for part in parts)])
+
+    def _totals_by_cell(self, values: Floats, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count the values in each cell first: where groups are large, far fewer products than values times coordinates."""
+        width, (table, largest) = self.cells.count + 1, _factors(self.table)
+        place = self._find(values)
+        place += np.repeat(np.arange(len(counts)) * width, counts)
+        in_cell = np.bincount(place, minlength=len(counts) * width).reshape(len(counts), width)
+        if counts.max(initial=0) * largest < EXACT:  # so is every partial sum of the product, in any order
+            return (in_cell.astype(np.float64) @ table).astype(np.int64)
+        return in_cell @ _padded(self.table).T
 
     def _find(self, values: Floats) -> NDArray[np.int64]:
         """Return each value's cell, the one after the last for a value that contributes nothing."""
@@ -193,6 +206,13 @@ def _padded(table: tuple[str, ...]) -> NDArray[np.int64]:
     """Return the table with a cell of zeros after the last."""
     rows = _parse(table)
     return np.append(rows, np.zeros((len(rows), 1), dtype=np.int64), axis=1)
+
+
+@lru_cache(maxsize=64)
+def _factors(table: tuple[str, ...]) -> tuple[Floats, int]:
+    """Return the padded table [cell, coordinate] as floats, and its largest magnitude."""
+    rows = _padded(table)
+    return np.ascontiguousarray(rows.T, dtype=np.float64), int(np.abs(rows).max())
 
 
 def make_table(t: Floats, *, n_units: int, is_centred: bool) -> tuple[tuple[str, ...], tuple[float, ...], tuple[int, ...]]:

@@ -21,7 +21,7 @@ __all__ = ["TOLD", "SimulatedObservation", "SimulatedSums"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-RECORDS = 2**21  # simulated together at most, some tens of megabytes
+RECORDS = 2**19  # simulated together at most, some megabytes: more would only leave the cache
 TOLD = 10  # failures of a batch, and of all simulations
 
 

@@ -118,6 +118,20 @@ def test_totals_are_the_sums_of_the_contributions(groups, outside):
         assert made.contributions(np.array([value]))[0].tolist() == [int(row[cell]) if counts else 0 for row in made.rows]
 
 
+@pytest.mark.parametrize("outside", list(Outside))
+@pytest.mark.parametrize("most", [9, 2**52])  # the larger one's sums are beyond what float64 holds exactly
+def test_totals_of_large_groups_are_to_the_last_digit_those_of_small_ones(outside, most):
+    rng = np.random.default_rng(1)
+    made = small(rng.integers(-most, most, (5, 3)).tolist(), outside)
+    counts = np.array([0, 400, 0, 1, 250, 0])
+    values = np.where(rng.random(counts.sum()) < 0.05, math.nan, rng.normal(1, 2, counts.sum()))
+    expected = [part.sum(axis=0).tolist() for part in np.split(made.contributions(values), np.cumsum(counts)[:-1])]
+    assert made.totals(values, counts).tolist() == expected
+    each = made.totals(values[:1], np.append(counts[3:4], [0] * 9))  # too few values to be counted by cell
+    assert each[0].tolist() == made.contributions(values[:1])[0].tolist()
+    assert not each[1:].any()
+
+
 def test_what_a_table_cannot_be_is_refused():
     with pytest.raises(ValueError, match="one integer for each cell"):
         TableSum(column="x", bounds=Bounds(0, 2), outside=Outside.CLAMP, cells=small([[1, 2, 3]]).cells, table=("1 2",),
