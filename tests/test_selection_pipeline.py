@@ -1,0 +1,236 @@
+"""Choices among simulations in pipeline files: what is refused, and a run beside a release, in one scan and one charge each."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from dp_dask.check import check
+from dp_dask.config import load
+from dp_dask.core.privacy import Neighbours
+from dp_dask.core.selection import SparseVector, TopC, Variant
+from dp_dask.errors import BudgetError, ConfigError, SourceError
+from dp_dask.gate.ledger import Ledger
+from dp_dask.output import write_run
+from dp_dask.pipeline import run
+from dp_dask.posteriors import chosen_from
+from dp_dask.public.publication import read
+
+N = 400
+DISTANCE = {"kind": "histogram", "column": "x", "bounds": [0, 3], "edges": [1, 2]}
+SIMULATOR = {"simulator": "uniform_mixture", "components": 3, "prior": {"kind": "dirichlet", "alpha": 1}}
+GOOD = {
+    "dataset": {"name": "toy", "source": {"kind": "parquet", "path": "data"}, "unit": "record"},
+    "privacy": {"neighbours": "replace", "n": N},
+    "measurements": {
+        "near": {**SIMULATOR, "method": "svt", "distance": DISTANCE, "c": 5, "tolerance": 0.1, "epsilon": 4, "simulations": 800},
+        "best": {**SIMULATOR, "method": "select", "distance": DISTANCE, "c": 5, "epsilon": 4, "simulations": 800},
+        "sums": {**SIMULATOR, "column": "x", "bounds": [0, 3], "summary": {"kind": "partition", "edges": [1, 2]}, "epsilon": 1},
+    },
+    "inference": {"engine": "bank", "simulations": 4_000},
+    "cluster": {"kind": "local", "workers": 2},
+    "ledger": "sqlite:///ledger.db",
+    "output": "out",
+}  # fmt: skip
+
+
+def changed(**paths):
+    new = copy.deepcopy(GOOD)
+    for path, value in paths.items():
+        *folders, last = path.split("__")
+        here = new
+        for name in folders:
+            here = here[name]
+        if value is None:
+            del here[last]
+        else:
+            here[last] = value
+    return new
+
+
+def file_of(folder, content):
+    (folder / "p.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    return folder / "p.yaml"
+
+
+def write_records(folder, x):
+    (folder / "data").mkdir()
+    for i, part in enumerate(np.array_split(x, 3)):
+        pq.write_table(pa.table({"x": part}), folder / "data" / f"{i}.parquet")
+
+
+def records():
+    rng = np.random.default_rng(5)
+    return rng.permutation(np.repeat([0.0, 1.0, 2.0], [240, 40, 120]) + rng.random(N))
+
+
+REFUSED = {
+    "an unknown method": ({"near__method": "sparse"}, "method: is 'sparse'; give release (the default), svt or select"),
+    "no distance": ({"near__distance": None}, "distance: is missing"),
+    "an unknown distance": ({"near__distance": {"kind": "euclid"}}, "is 'euclid'; give {kind: .., ..} with one of histogram"),
+    "a distance of another column": (
+        {"near__distance": {**DISTANCE, "column": "y"}}, "the distance compares column 'y'; the simulator makes x"),
+    "no tolerance": ({"near__tolerance": None}, "tolerance: is missing"),
+    "a tolerance below 0": ({"near__tolerance": -1}, "tolerance is -1.0; it must be a finite number, 0 or more"),
+    "a tolerance for select": ({"best__tolerance": 0.1}, "tolerance: unknown key"),
+    "c of 0": ({"near__c": 0}, "c is 0; it must be at least 1"),
+    "no simulations": ({"near__simulations": 0}, "simulations is 0; it must be at least 1"),
+    "more than there are": ({"best__c": 801}, "c is 801 of 800 simulations; it must be no more than there are"),
+    "no time": ({"near__seconds": 0}, "seconds is 0.0; give a positive number"),
+    "a variant that is none": ({"near__variant": "fast"}, "variant: is 'fast'"),
+    "a policy that ends the run": ({"near__failures": "raise"}, "a simulation that fails is far from any records here"),
+    "rho for sparse vector": ({"near__rho": 1, "near__epsilon": None}, "rho: unknown key"),
+    "a seed that is none": ({"near__seed": -1}, "seed is -1; it must be a whole number from 0 to 2^128 - 1"),
+    "record by record without places": (
+        {"near__distance": {"kind": "recordwise", "weights": {"x": 1}, "clip": 0}}, "clip is 0 and weights [1.0]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_refused_in_words(tmp_path, name):
+    changes, message = REFUSED[name]
+    content = changed(**{f"measurements__{path}": value for path, value in changes.items()})
+    with pytest.raises(ConfigError) as refusal:
+        load(file_of(tmp_path, content))
+    assert any(message in str(problem) for problem in refusal.value.problems), str(refusal.value)
+
+
+def test_a_private_n_needs_a_public_scale(tmp_path):
+    with pytest.raises(ConfigError, match="a distance is scaled by a public number of records"):
+        load(file_of(tmp_path, changed(privacy={"neighbours": "add_remove"})))
+
+
+def test_what_is_asked_is_what_the_file_says(tmp_path):
+    pipeline = load(file_of(tmp_path, GOOD))
+    near, best = pipeline.selections
+    assert isinstance(near.request.question, SparseVector)
+    assert near.request.question.variant is Variant.SPLIT
+    # One record moves two shares by 1 / 400 each, half their sum is 1 / 400: a step is half of that.
+    assert near.request.distance.sensitivity(Neighbours.REPLACE) * near.request.distance.step == pytest.approx(1 / N)
+    lowered = 0.1 - np.log(2) * near.request.question.nominal_scales[1] * near.request.distance.step
+    assert near.request.question.threshold * near.request.distance.step == pytest.approx(lowered, abs=2 / N)
+    assert isinstance(best.request.question, TopC)
+    assert [str(loss.amount) for loss in pipeline.losses] == ["1", "4", "4"]
+
+
+def opened(folder, content, epsilon=20):
+    pipeline = load(file_of(folder, content))
+    ledger = Ledger(pipeline.ledger)
+    ledger.open_dataset("toy", pipeline.neighbours, Decimal(epsilon), who="t", why="t")
+    ledger.close()
+    return pipeline
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    write_records(folder, records())
+    pipeline = opened(folder, GOOD)
+    told = []
+    made = run(pipeline, progress=lambda stage, done, of: told.append((stage, done, of)))
+    target, _ = write_run(made, pipeline.output, pipeline.cluster)
+    return pipeline, made, target, told
+
+
+def test_all_are_released_in_one_scan_and_charged_once(finished):
+    pipeline, made, _, told = finished
+    assert made.charged == ("sums", "near", "best")
+    assert made.cost == Decimal(9)
+    assert made.balance.spent == Decimal(9)
+    assert sum(stage == "splits read" and done == of for stage, done, of in told) == 1
+    again = run(pipeline)
+    assert again.charged == ()
+    assert again.publication == made.publication
+    assert again.balance.spent == Decimal(9)
+
+
+def test_progress_tells_simulations_and_no_acceptance(finished):
+    stages = {stage for stage, _, _ in finished[3]}
+    assert stages == {"splits read", "near: simulated", "best: simulated"}
+
+
+def test_the_accepted_are_near_the_records(finished):
+    """At epsilon 4 noise is 0.025 of distance: five draws of the prior within 0.1 or so of shares (.6, .1, .3), not about 1/3."""
+    near, best = chosen_from(read(finished[2] / "release.json"))
+    for one in (near, best):
+        assert one.theta.shape == (5, 3)
+        assert np.abs(one.theta.mean(axis=0) - [0.6, 0.1, 0.3]).max() < 0.12
+    assert near.selection.n_answered == near.selection.accepted[-1] + 1
+    assert best.selection.n_answered == 800
+
+
+def test_files_hold_what_was_accepted_and_the_report_says_what_it_is(finished):
+    _, made, target, _ = finished
+    [header, *rows] = csv.reader((target / "best.accepted.csv").read_text().splitlines())
+    assert header == ["simulation", "p[1]", "p[2]", "p[3]"]
+    assert [int(row[0]) for row in rows] == list(made.publication.selections["best"].accepted)
+    told = json.loads((target / "run.json").read_text())["selections"]["best"]
+    assert told["accepted"] == 5
+    assert told["parameters"]["p[1]"]["mean"] == pytest.approx(np.mean([float(row[1]) for row in rows]))
+    page = (target / "report.html").read_text()
+    assert "no interval that holds the truth at a known rate" in page
+    assert "the 5 nearest of 800 simulations, by exponential noise of scale" in page
+
+
+def test_a_run_of_choices_alone_has_no_posterior_file(tmp_path):
+    write_records(tmp_path, records())
+    content = changed(measurements__sums=None, measurements__best=None, inference=None)
+    pipeline = opened(tmp_path, content)
+    target, summaries = write_run(run(pipeline), pipeline.output, pipeline.cluster)
+    assert not summaries
+    assert sorted(path.name for path in target.iterdir()) == ["near.accepted.csv", "release.json", "report.html", "run.json"]
+
+
+def test_record_by_record_beside_the_data(tmp_path):
+    write_records(tmp_path, records())
+    by_record = {"kind": "recordwise", "weights": {"x": 1}, "clip": 3}
+    content = changed(measurements__near__distance=by_record, measurements__near__tolerance=3, measurements__best=None,
+                      measurements__sums=None, inference=None, measurements__near__simulations=50)  # fmt: skip
+    made = run(opened(tmp_path, content))
+    assert len(made.publication.selections["near"].accepted) == 5  # all are within the clip
+
+
+def test_a_choice_that_noise_would_drown_is_refused_before_it_is_paid_for(tmp_path):
+    write_records(tmp_path, records())
+    pipeline = opened(tmp_path, changed(measurements__best__epsilon=0.01))
+    with pytest.raises(ConfigError, match=r"the noise of choosing 5 at epsilon 0\.01 has scale"):
+        run(pipeline)
+    ledger = Ledger(pipeline.ledger)
+    assert ledger.balance("toy").spent == 0
+    ledger.close()
+
+
+def test_a_budget_that_does_not_cover_it_is_refused_before_a_record_is_read(tmp_path):
+    (tmp_path / "data").mkdir()
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "data" / "a.parquet")
+    with pytest.raises(BudgetError):
+        run(opened(tmp_path, GOOD, epsilon=8))
+
+
+def test_another_number_of_records_is_told_by_neither_number(tmp_path):
+    write_records(tmp_path, records()[:-7])
+    content = changed(measurements__sums=None, measurements__best=None, inference=None)
+    with pytest.raises(SourceError, match=r"privacy\.n is 400, but the data have another number of records") as refusal:
+        run(opened(tmp_path, content))
+    assert "393" not in str(refusal.value)
+
+
+def test_a_check_says_what_to_expect(tmp_path):
+    write_records(tmp_path, records())
+    opened(tmp_path, GOOD)
+    near, best = check(load(file_of(tmp_path, GOOD))).selections
+    assert near.plan.accepted > 4
+    assert near.plan.false_accepts < 2
+    assert best.plan.hits > 3
+    assert not near.warnings
+    assert not best.warnings
+    strict = check(load(file_of(tmp_path, changed(measurements__near__epsilon=0.05)))).selections[0]
+    assert any("would be false, by noise alone" in warning for warning in strict.warnings)
