@@ -22,7 +22,7 @@ from dp_dask.public.candidate_simulations import Candidates
 from dp_dask.public.chosen import Chosen
 from dp_dask.public.infer import check_engine, infer
 from dp_dask.public.limited import limited
-from dp_dask.public.observe import observe
+from dp_dask.public.observe import AnyObservation, observe
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
 from dp_dask.public.spread import Mapper, spread_by, watched
@@ -30,7 +30,7 @@ from dp_dask.public.tempering import Effort
 from dp_dask.simulation_store import stored
 from dp_dask.simulator import make_simulator
 
-__all__ = ["chosen_from", "infer_from"]
+__all__ = ["chosen_from", "infer_from", "observations"]
 
 
 def infer_from(
@@ -59,8 +59,35 @@ def infer_from(
         check_engine(engine)
     except ValueError as error:
         raise ConfigError.of("engine", str(error)) from None
+    wanted = _wanted(publication, priors)
+    with ExitStack() as stack:
+        mapper: Mapper = map if cluster is None else stack.enter_context(over(cluster))
+        if store is not None:
+            mapper = stored(mapper, store, reuse=reuse)
+        if progress is not None:
+            mapper = watched(mapper, progress)
+        if seconds is not None:  # outside what is stored: a run that goes on ends where the first one would have
+            mapper = limited(mapper, deadline=time.monotonic() + seconds)
+        stack.enter_context(spread_by(mapper))
+        effort = None if simulations is None else Effort.of(simulations)
+        return tuple(_infer_one(*each, n_draws, engine, effort) for each in wanted)
+
+
+def observations(publication: Publication) -> dict[str, tuple[AnyObservation, Any]]:
+    """Return every measurement's release, seen through its model or simulator, and its prior, for other tools.
+
+    Raises ConfigError where a prior or a model of the file cannot be used, InferenceError where the release cannot be explained.
+    """
+    return {
+        name: (observe(published.release, model, published.expected_records), prior)
+        for name, published, model, prior in _wanted(publication, None)
+    }
+
+
+def _wanted(publication: Publication, priors: dict[str, Any] | None) -> list[tuple[str, Published, Any, Any]]:
+    """Return each measurement's name, entry, and the model and prior of all that is reported; raises ConfigError."""
     faults = Faults(Path())
-    wanted = []
+    wanted: list[tuple[str, Published, Any, Any]] = []
     for name, published in publication.measurements.items():
         path = f"measurements.{name}.model"
         make = make_simulator if published.is_simulator else make_model
@@ -75,17 +102,7 @@ def infer_from(
         wanted.append((name, published, *for_report(model, prior, statistic)))
     if faults.problems:
         raise ConfigError(faults.problems)
-    with ExitStack() as stack:
-        mapper: Mapper = map if cluster is None else stack.enter_context(over(cluster))
-        if store is not None:
-            mapper = stored(mapper, store, reuse=reuse)
-        if progress is not None:
-            mapper = watched(mapper, progress)
-        if seconds is not None:  # outside what is stored: a run that goes on ends where the first one would have
-            mapper = limited(mapper, deadline=time.monotonic() + seconds)
-        stack.enter_context(spread_by(mapper))
-        effort = None if simulations is None else Effort.of(simulations)
-        return tuple(_infer_one(*each, n_draws, engine, effort) for each in wanted)
+    return wanted
 
 
 def _infer_one(
