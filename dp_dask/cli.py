@@ -63,20 +63,32 @@ def cli() -> None:
 @cli.command()
 @FILE
 @click.option("--explore", is_flag=True, help="Try other bounds, clamp and truncate, and epsilons, from the prior alone.")
-@click.option("--output", type=click.Path(path_type=Path), help="With --explore: write explore.svg into this folder.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Draw into this folder: explore.svg, or without --explore flips.svg of svt."
+)
 @JSON
 def check(file: Path, output: Path | None, *, explore: bool, as_json: bool) -> None:
     """Validate FILE; show its cost, its noise and the width to expect. Reads no record."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.check import check as check_pipeline  # noqa: PLC0415
     from dp_dask.config import load  # noqa: PLC0415
+    from dp_dask.output import write_flips  # noqa: PLC0415
+    from dp_dask.pipeline import check_output  # noqa: PLC0415
 
-    if output is not None and not explore:
-        raise ConfigError.of("--output", "is where --explore draws; give both, or neither")
     if explore:
         _explore(file, output, as_json=as_json)
         return
-    show.check(check_pipeline(load(file)), as_json=as_json)
+    pipeline = load(file)
+    if output is not None:
+        if not any(choice.request.is_sparse_vector for choice in pipeline.selections):
+            told = (
+                "is where --explore draws, or the flips of method svt, which no measurement has; give --explore, or leave it out"
+            )
+            raise ConfigError.of("--output", told)
+        check_output(output)
+    found = check_pipeline(pipeline)
+    picture = None if output is None else write_flips(found.selections, output)
+    show.check(found, picture, as_json=as_json)
 
 
 def _explore(file: Path, output: Path | None, *, as_json: bool) -> None:

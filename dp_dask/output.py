@@ -30,6 +30,8 @@ from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
 from dp_dask.public.questions import Answer
 from dp_dask.public.report import Spending, render
+from dp_dask.selection_forecast import SelectionForecast
+from dp_dask.selection_picture import draw_flips
 
 __all__ = [
     "inference_json",
@@ -38,6 +40,7 @@ __all__ = [
     "summaries_json",
     "summaries_of",
     "write_files",
+    "write_flips",
     "write_inference",
     "write_picture",
     "write_posterior",
@@ -142,6 +145,12 @@ def write_picture(exploration: Exploration, folder: Path) -> Path:
     text = draw(exploration)
     _replace(folder / "explore.svg", lambda path: path.write_text(text, encoding="utf-8"))
     return folder / "explore.svg"
+
+
+def write_flips(forecasts: Sequence[SelectionForecast], folder: Path) -> Path:
+    """Write flips.svg; return its path."""
+    write_files({"flips.svg": draw_flips(forecasts)}, folder)
+    return folder / "flips.svg"
 
 
 def summaries_of(posteriors: Sequence[Posterior]) -> list[Summary]:

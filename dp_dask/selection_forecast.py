@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 STAND_INS, CANDIDATES = 5, 1_000
 OTHERS = 2**127  # added to the seed: stand-ins are no candidates
 SEED = 0
+ENOUGH = 0.9  # of c, that are expected to be accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class SelectionForecast:
     scales: tuple[float, ...]  # of the noise, in the distance's own units
     tolerance: float | None
     warnings: tuple[str, ...]
+    others: tuple[SparsePlan, ...] = ()  # the same at other c, thresholds and epsilons
+    advice: str = ""
 
 
 def distances_to_stand_ins(choice: SelectionMeasurement) -> Floats:
@@ -66,6 +69,7 @@ def forecast(choice: SelectionMeasurement, simulated: Floats | None = None) -> S
     steps = distances_to_stand_ins(choice) if simulated is None else simulated
     if isinstance(question, SparseVector):
         sparse = plan_sparse_vector(question, steps)
+        others = tuple(plan_sparse_vector(other, steps) for other in questions_like(question))
         scales = tuple(scale * step for scale in question.nominal_scales)
         return SelectionForecast(
             measurement=choice.name,
@@ -74,6 +78,8 @@ def forecast(choice: SelectionMeasurement, simulated: Floats | None = None) -> S
             scales=scales,
             tolerance=question.threshold * step,
             warnings=_of_sparse(sparse),
+            others=others,
+            advice=_advice(sparse, others, step),
         )
     top = _plan_top(question, steps, choice.request.n_simulations)
     warnings = (top.refusal,) if top.refusal else ()
@@ -110,6 +116,22 @@ def _plan_top(question: TopC, steps: Floats, n_simulations: int) -> TopPlan:
     rng = np.random.default_rng(SEED)
     of_all = np.stack([rng.choice(row[np.isfinite(row)], n_simulations) for row in steps if np.isfinite(row).any()])
     return plan_top_c(question, of_all, rng)
+
+
+def _advice(own: SparsePlan, others: tuple[SparsePlan, ...], step: float) -> str:
+    """Name the c and the threshold that would have the smallest share of false acceptances at the same epsilon."""
+    filled = [each for each in others if each.spec.epsilon == own.spec.epsilon and each.accepted >= ENOUGH * each.spec.c]
+    if not filled:
+        return (
+            "at this epsilon none of the c and thresholds tried fills its c: release a summary (method: release), whose noise "
+            "does not grow with c, or simulate more"
+        )
+    best = min(filled, key=lambda each: (each.false_accepts / each.accepted, -each.spec.c))
+    share = 100 * best.false_accepts / best.accepted
+    return (
+        f"of the c and thresholds tried at this epsilon, c = {best.spec.c} and a threshold of {best.spec.threshold * step:.4g} "
+        f"have the smallest share of false acceptances, {share:.2g} %"
+    )
 
 
 def _of_sparse(plan: SparsePlan) -> tuple[str, ...]:

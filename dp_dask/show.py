@@ -131,17 +131,17 @@ def _interval(lower: float, upper: float) -> str:
     return f"{lower:.4g} to {upper:.4g}"
 
 
-def check(result: Check, *, as_json: bool) -> None:
-    """Show a plan."""
-    balance = result.balance
+def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
+    """Show a plan, and where its picture is."""
     if as_json:
         plan = {
             "dataset": result.dataset,
             **_spent("cost", result.cost),
-            "budget": None if balance is None else _balance(balance),
+            "budget": None if result.balance is None else _balance(result.balance),
             "refusal": result.refusal,
             "measurements": {f.measurement: _forecast(f) for f in result.forecasts},
             "selections": {f.measurement: selection_json(f) for f in result.selections},
+            "picture": None if picture is None else str(picture),
         }
         _print_json(plan)
         return
@@ -161,6 +161,13 @@ def check(result: Check, *, as_json: bool) -> None:
     for f in result.forecasts:
         for line in _notes(f):
             console.print(line)
+    _budget(console, result)
+    if picture is not None:
+        console.print(f"picture: {picture}", soft_wrap=True)
+
+
+def _budget(console: Console, result: Check) -> None:
+    balance = result.balance
     if balance is not None:
         console.print(f"budget of {balance.dataset}: {balance.unit} {balance.left} left before, cost {result.cost}")
         if result.refusal is None:

@@ -34,6 +34,17 @@ def planned_selections(console: Console, forecasts: Sequence[SelectionForecast])
     for f in forecasts:
         for line in (_of_top(f, f.plan) if isinstance(f.plan, TopPlan) else _of_sparse(f, f.plan), *f.warnings):
             console.print(f"{f.measurement}: {line}")
+        if f.others:
+            table = make_table(
+                f.measurement, "c", "threshold", "answered", "accepted", "falsely", "falsely rejected", "flip", "bound"
+            )
+            for each in f.others:
+                spec = each.spec
+                counts = (each.answered, each.accepted, each.false_accepts, each.false_rejects, each.flip, each.bound)
+                threshold = number(spec.threshold * f.step)
+                table.add_row(f"epsilon {spec.epsilon}", str(spec.c), threshold, *(f"{value:.3g}" for value in counts))
+            console.print(table)
+            console.print(f"{f.measurement}: {f.advice}")
 
 
 def _of_top(f: SelectionForecast, plan: TopPlan) -> str:
@@ -59,4 +70,4 @@ def selection_json(f: SelectionForecast) -> dict[str, Any]:
     """Return a forecast for --json; what is not a finite number as null."""
     plan = {key: value for key, value in asdict(f.plan).items() if key != "spec"}
     finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in plan.items()}
-    return {**finite, "step": f.step, "scales": f.scales, "threshold": f.tolerance, "warnings": f.warnings}
+    return {**finite, "step": f.step, "scales": f.scales, "threshold": f.tolerance, "warnings": f.warnings, "advice": f.advice}

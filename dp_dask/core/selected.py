@@ -71,6 +71,11 @@ class SelectionRequest:
             raise ValueError(msg)
 
     @property
+    def is_sparse_vector(self) -> bool:
+        """Whether distances are compared with a threshold, and not with each other."""
+        return isinstance(self.question, SparseVector)
+
+    @property
     def loss(self) -> Loss:
         """The privacy loss that is asked for, which decides the noise."""
         return Loss(Unit.EPSILON, self.question.epsilon) if isinstance(self.question, SparseVector) else self.question.loss

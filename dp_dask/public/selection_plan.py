@@ -13,7 +13,7 @@ from scipy import stats
 from dp_dask.core.privacy import Unit
 from dp_dask.core.selection import SparseVector, TopC, Variant, selection_refusal
 
-__all__ = ["SparsePlan", "TopPlan", "flip_probability", "plan_sparse_vector", "plan_top_c"]
+__all__ = ["SparsePlan", "TopPlan", "flip_probability", "flips", "plan_sparse_vector", "plan_top_c"]
 
 Floats = NDArray[np.float64]
 THRESHOLDS = 199  # equally likely values that stand for the threshold's noise
@@ -29,6 +29,23 @@ def flip_probability(distance: Floats | float, b: float) -> Floats:
     """
     a = np.asarray(distance)
     return (4 * np.exp(-a / (2 * b)) - np.exp(-a / b)) / 6
+
+
+def flips(spec: SparseVector, a: Floats) -> tuple[Floats, Floats]:
+    """Return the probabilities that a distance ``a`` beyond the threshold is accepted, and one ``a`` within it is rejected.
+
+    With M the threshold's noise of scale s and V the distance's of scale r the first is P(M - V >= a), the second P(V - M > a).
+    For Laplace noise both are (r^2 exp(-a / r) - s^2 exp(-a / s)) / (2 (r^2 - s^2)), G_b for s = b and r = 2 b; for one-sided
+    noise, M and V minus exponential variables, r exp(-a / r) / (r + s) and s exp(-a / s) / (r + s).
+    """
+    s, r = spec.nominal_scales
+    if spec.is_one_sided:
+        return r * np.exp(-a / r) / (r + s), s * np.exp(-a / s) / (r + s)
+    if math.isclose(r, s):
+        both = (2 + a / r) * np.exp(-a / r) / 4
+    else:
+        both = (r**2 * np.exp(-a / r) - s**2 * np.exp(-a / s)) / (2 * (r**2 - s**2))
+    return both, both
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
