@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import dp_dask
 
 PACKAGE = Path(__file__).parent.parent / "dp_dask"
 OPENS_SEALED_VALUES = {
@@ -60,10 +59,6 @@ ledger: sqlite:///ledger.db
 output: out
 {cluster}
 """
-
-
-def dp_dask(folder, *words):
-    return subprocess.run([sys.executable, "-m", "dp_dask", *words], cwd=folder, capture_output=True, text=True, check=False)
 
 
 def planted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import math
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import xarray
 import yaml
+from commands import dp_dask
 
 GOOD = {
     "dataset": {"name": "d", "source": {"kind": "parquet", "path": "data"}, "unit": "record"},
@@ -50,12 +52,6 @@ def folder(tmp_path):
     table = pa.table({"x": [i / 10 for i in range(100)], "text": ["a"] * 100})
     pq.write_table(table, tmp_path / "data" / "a.parquet")
     return tmp_path
-
-
-def dp_dask(folder, *words, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "dp_dask", *words], cwd=folder, capture_output=True, text=True, check=False, **options
-    )
 
 
 def write(folder, content):
@@ -95,7 +91,7 @@ CONFIG = {
     "unknown cluster": ({**GOOD, "cluster": "slurm"}, "unknown cluster 'slurm'; known: local"),
     "unknown engine": (
         {**GOOD, "inference": {"engine": "mcmc"}},
-        "unknown engine 'mcmc'; known: auto, augment, clt_chain, clt_grid, edgeworth, factorised, gibbs, kernel_is",
+        "unknown engine 'mcmc'; known: auto, augment, bank, clt_chain, clt_grid, edgeworth, factorised, gibbs, kernel_is",
     ),
     "n missing": (changed(privacy__n=None), "privacy: neighbours: replace needs n"),
     "n private": (changed(privacy__neighbours="add_remove"), "n is private under add_remove"),
@@ -272,13 +268,24 @@ def test_a_locked_ledger_is_an_error_in_bounded_time(folder):
     assert spent(folder) == "0"
 
 
+def has_open(pid, path):
+    for opened_file in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            if opened_file.readlink() == path:
+                return True
+    return False
+
+
 def test_an_interrupt_ends_with_130_and_charges_nothing(folder):
     """Ctrl-C in the middle of a scan that takes minutes: half a gigabyte of text in a small archive."""
     opened(folder, changed(dataset__source={"kind": "csv", "path": "long.csv.gz", "columns": {"x": "number"}}))
     member = gzip.compress(b"0.5\n" * 2_000_000)
     (folder / "long.csv.gz").write_bytes(gzip.compress(b"x\n") + member * 64)
     running = subprocess.Popen([sys.executable, "-m", "dp_dask", "run", "p.yaml"], cwd=folder, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
+    while not has_open(running.pid, folder / "long.csv.gz"):
+        assert running.poll() is None
+        time.sleep(0.05)
+    time.sleep(1)
     assert running.poll() is None
     running.send_signal(signal.SIGINT)
     try:

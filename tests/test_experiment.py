@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from commands import dp_dask
 
 from dp_dask.config import Inference
 from dp_dask.errors import ConfigError
@@ -47,10 +46,6 @@ def write(folder, **changes):
     path = folder / "e.yaml"
     path.write_text(yaml.safe_dump(GOOD | changes))
     return path
-
-
-def dp_dask(folder, *words):
-    return subprocess.run([sys.executable, "-m", "dp_dask", *words], cwd=folder, capture_output=True, text=True, check=False)
 
 
 def rows(text):

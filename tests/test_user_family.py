@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import BY_NAME
+from commands import dp_dask
 from scipy import stats
 
 from dp_dask.build import Faults
@@ -177,13 +176,8 @@ def test_a_pipeline_with_a_broken_family_spends_nothing(tmp_path):
     source = (tmp_path / "pipelines" / "lindley.py").read_text()
     (tmp_path / "pipelines" / "lindley.py").write_text(source.replace("1 - (1 + theta", "1 - 0.9 * (1 + theta"))
 
-    def dp_dask(*words):
-        return subprocess.run(
-            [sys.executable, "-m", "dp_dask", *words], capture_output=True, text=True, cwd=tmp_path, check=False
-        )
-
-    assert dp_dask("ledger", "init", str(file), "--epsilon", "1").returncode == 0
-    done = dp_dask("run", str(file), "--json")
+    assert dp_dask(tmp_path, "ledger", "init", str(file), "--epsilon", "1").returncode == 0
+    done = dp_dask(tmp_path, "run", str(file), "--json")
     assert done.returncode == 2
     assert "cdf is not 0 at the support's start" in json.loads(done.stdout)["problems"][0]["message"]
-    assert json.loads(dp_dask("ledger", "show", str(file), "--json").stdout)["rand-hie-own-family"]["spent"] == "0"
+    assert json.loads(dp_dask(tmp_path, "ledger", "show", str(file), "--json").stdout)["rand-hie-own-family"]["spent"] == "0"

@@ -160,6 +160,15 @@ def of_sum(observation: Observation, phi: Complexes) -> Complexes:
     if observation.law is Gaussian:
         counts, logs = private_counts(observation)
         return power(phi, int(counts[0])) * _polynomial(np.exp(logs - logs.max()), phi)
+    flat = np.ascontiguousarray(phi).ravel()
+    found = np.empty_like(flat)
+    for start in range(0, len(flat), PIECE):
+        found[start : start + PIECE] = _two_series(observation, flat[start : start + PIECE])
+    return found.reshape(phi.shape)
+
+
+def _two_series(observation: Observation, phi: Complexes) -> Complexes:
+    """Return H(phi) of a private n under Laplace noise, phi a piece that stays in the cache."""
     with np.errstate(all="ignore"):
         count = observation.count or 0
         weight, scale = observation.statistic.count_weight, observation.scale

@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from dp_dask.core.gram import MOST_COLUMNS
 
@@ -78,6 +78,8 @@ def normal_points(c: int) -> tuple[Floats, Floats]:
 
     Sobol' points and their mirror images, under the weights nearest to equal that match the even moments.
     """
+    from scipy import stats  # noqa: PLC0415  (half a second of imports)
+
     size = 512 if c <= 5 else 1024 if c == 6 else 2048  # noqa: PLR2004  (the fewest for which such weights exist)
     e = special.ndtri(stats.qmc.Sobol(c, rng=np.random.default_rng(1)).random(size // 2))
     powers = [np.bincount(each, minlength=c) for d in (0, 2, 4) for each in combinations_with_replacement(range(c), d)]

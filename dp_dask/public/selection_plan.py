@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from dp_dask.core.privacy import Unit
 from dp_dask.core.selection import SparseVector, TopC, Variant, selection_refusal
@@ -186,6 +185,8 @@ def _acceptances(excess: Floats, m: Floats, scale: float, *, is_one_sided: bool)
 
 def _run(spec: SparseVector, p: Floats, false: Floats, missed: Floats) -> Iterable[float]:
     """Return the expected acceptances, answers, false acceptances and false rejections, with one threshold for all."""
+    from scipy import stats  # noqa: PLC0415  (half a second of imports)
+
     c, n = spec.c, spec.n_queries
     accepted = c * stats.binom.sf(c - 1, n, p) + n * p * stats.binom.cdf(c - 2, n - 1, p)
     answered = np.where(p > 0, accepted / np.maximum(p, 1e-300), n)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from commands import dp_dask
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted((ROOT / "pipelines" / "papers").glob("*.yaml"))
@@ -19,8 +18,7 @@ def test_a_paper_s_comparison_runs(tmp_path, file):
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     content |= {"n": content["n"][:1], "epsilon": content["epsilon"][-1:], "draws": 15, "output": "out"}
     (tmp_path / file.name).write_text(yaml.safe_dump(content))
-    words = [sys.executable, "-m", "dp_dask", "experiment", file.name, "--replicates", "20"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = dp_dask(tmp_path, "experiment", file.name, "--replicates", "20")
     assert done.returncode == 0, done.stderr
     with (tmp_path / "out" / "calibration.csv").open() as lines:
         tested = list(csv.DictReader(lines))
