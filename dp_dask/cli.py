@@ -127,7 +127,7 @@ def run(file: Path, cluster: str | None, output: Path | None, *, resume: bool, a
         replaced["output"] = str(output.absolute())
     pipeline = load(file, **replaced)
     with show.progress() as progress:
-        result = run_pipeline(pipeline, progress=progress)
+        result = run_pipeline(pipeline, progress=progress, resume=resume)
         folder, summaries = write_run(result, pipeline.output, pipeline.cluster, resume=resume, progress=progress)
     show.run(result, summaries, folder, as_json=as_json)
 

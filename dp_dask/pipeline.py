@@ -57,7 +57,7 @@ class Run:
         return price((released[name].request.loss for name in self.charged), self.balance.unit)
 
 
-def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = silent) -> Run:
+def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = silent, resume: bool = False) -> Run:
     """Release what has not been released yet, in one scan and one transaction.
 
     Raises BudgetError before any record is read where the budget does not cover what is new, and again at the commit. Until
@@ -68,7 +68,7 @@ def run(pipeline: Pipeline, *, noise: Noise | None = None, progress: Progress = 
     check_families(pipeline)
     ledger = Ledger(pipeline.ledger)
     try:
-        released, charged = release_new(pipeline, ledger, noise or OpenDPNoise(), progress)
+        released, charged = release_new(pipeline, ledger, noise or OpenDPNoise(), progress, resume=resume)
         balance = ledger.balance(pipeline.dataset)
     finally:
         ledger.close()

@@ -26,6 +26,7 @@ from dp_dask.progress import Progress
 from dp_dask.public.spread import spread_by
 from dp_dask.selection_forecast import check_workable
 from dp_dask.selection_measurement import SelectionMeasurement
+from dp_dask.simulation_store import stored
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -36,13 +37,16 @@ if TYPE_CHECKING:
 __all__ = ["Released", "release_new", "released_as", "who"]
 
 Released = Release | Selection
+SIMULATIONS = "simulations"  # the folder where candidates are kept
 UNTIL_COMMIT = "nothing was released or charged"
 
 
 def release_new(
-    pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress
+    pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress, *, resume: bool = False
 ) -> tuple[dict[str, Released], tuple[str, ...]]:
     """Return what every measurement of the file has released, by name, and the names of those that were charged now.
+
+    Candidate simulations are kept in the output folder as they come, and with ``resume`` read from there.
 
     Raises BudgetError before any record is read where the budget does not cover what is new, and again at the commit.
     """
@@ -61,7 +65,7 @@ def release_new(
     ours: set[str] = set()
     if new:
         ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [request.loss for request in new.values()])
-        drawn = _draw(pipeline, list(new.values()), noise, progress)
+        drawn = _draw(pipeline, list(new.values()), noise, progress, resume=resume)
         why = ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)
         ours = {made.id for made in drawn}
         try:
@@ -81,7 +85,9 @@ def released_as(request: Request | SelectionRequest) -> type[Released]:
     return Selection if isinstance(request, SelectionRequest) else Release
 
 
-def _draw(pipeline: Pipeline, new: Sequence[Request | SelectionRequest], noise: Noise, progress: Progress) -> list[Released]:
+def _draw(
+    pipeline: Pipeline, new: Sequence[Request | SelectionRequest], noise: Noise, progress: Progress, *, resume: bool
+) -> list[Released]:
     """Read the records once and answer all requests; nothing that is returned may be shown before it is committed."""
     sums = [request for request in new if isinstance(request, Request)]
     choices = [next(s for s in pipeline.selections if s.request == request) for request in new if request not in sums]
@@ -110,7 +116,7 @@ def _draw(pipeline: Pipeline, new: Sequence[Request | SelectionRequest], noise: 
         chosen: list[Released] = []
         for choice in choices:
             sealed_sums = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
-            chosen.append(_choose(pipeline, client, choice, sealed_sums, noise, progress))
+            chosen.append(_choose(pipeline, client, choice, sealed_sums, noise, progress, resume=resume))
     if pipeline.source.version() != state:
         chosen.clear()
         msg = f"the data changed while they were read; {UNTIL_COMMIT}, run again when they are complete"
@@ -127,6 +133,8 @@ def _choose(
     sealed: Sensitive[Total] | None,
     noise: Noise,
     progress: Progress,
+    *,
+    resume: bool,
 ) -> Selection:
     request, distance = choice.request, choice.request.distance
     stall = pipeline.cluster.stall_timeout
@@ -135,7 +143,8 @@ def _choose(
     elif not isinstance(distance, OfSums):
         compare = compare_beside(client, pipeline.source, distance, stall_timeout=stall)
     deadline = float("inf") if choice.seconds is None else time.monotonic() + choice.seconds
-    with spread_by(partial(on_client, client, stall_timeout=stall)):
+    on_cluster = partial(on_client, client, stall_timeout=stall)
+    with spread_by(stored(on_cluster, pipeline.output / SIMULATIONS, reuse=resume)):
         return selecting.run(
             request,
             choice.candidates.batches(),

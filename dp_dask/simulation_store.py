@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dp_dask import __version__
+from dp_dask.core.candidates import CandidateBatch
 from dp_dask.core.fingerprint import fingerprints
 from dp_dask.core.simulated import Failure
 from dp_dask.errors import ConfigError
@@ -34,6 +35,7 @@ from dp_dask.public.spread import Mapper, iterated
 
 __all__ = ["stored"]
 
+Kept = Simulations | Particles | CandidateBatch
 FORM = "dp-dask/simulations/1"
 LIBRARIES = ("numpy", "scipy", "numba")  # that random numbers and what is made of them come from
 NAME = re.compile(r"([0-9a-f]{64})-([0-9a-f]{64})\.parquet")
@@ -89,7 +91,7 @@ def _held(folder: Path) -> dict[str, list[Path]]:
     return found
 
 
-def _read(key: str, paths: Iterable[Path]) -> Simulations | Particles | None:
+def _read(key: str, paths: Iterable[Path]) -> Kept | None:
     """Return what the first sound file holds; its bytes are judged before anything parses them."""
     for path in paths:
         content = b""
@@ -130,8 +132,15 @@ def _name(key: str, content: bytes) -> str:
 
 
 def _table(result: Any) -> pa.Table | None:
-    """Return simulations as columns w_0 .., sum_0 .., is_whole, and particles as v_0 .., log_weight."""
-    if isinstance(result, Simulations):
+    """Return simulations as columns w_0 .., sum_0 .., is_whole, particles as v_0 .., log_weight, candidates as sum_0 ..
+
+    Candidates that are compared record by record are not kept: they are whole data sets.
+    """
+    if isinstance(result, CandidateBatch) and result.data.ndim == 2:  # noqa: PLR2004  (sums [B, coordinate])
+        columns = _columns("sum", result.data)
+        failures = json.dumps([astuple(each) for each in result.failures])
+        told = {"of": "candidates", "first": str(result.first), "failures": failures}
+    elif isinstance(result, Simulations):
         columns = {**_columns("w", result.w), **_columns("sum", result.sums), "is_whole": result.is_whole}
         told = {"of": "simulations", "first_failures": json.dumps([astuple(each) for each in result.first_failures])}
     elif isinstance(result, Particles):
@@ -141,12 +150,18 @@ def _table(result: Any) -> pa.Table | None:
     return pa.table(columns, metadata={"form": FORM, "written_by": f"dp-dask {__version__}", **told})
 
 
-def _result(table: pa.Table) -> Simulations | Particles:
+def _result(table: pa.Table) -> Kept:
     told = {name.decode(): value.decode() for name, value in table.schema.metadata.items()}
     if told["of"] == "particles":
         return Particles(_array("v", table), table["log_weight"].to_numpy())
-    failures = tuple(Failure(row, tuple(theta), reason) for row, theta, reason in json.loads(told["first_failures"]))
+    if told["of"] == "candidates":
+        return CandidateBatch(int(told["first"]), _array("sum", table), _failures(told["failures"]))
+    failures = _failures(told["first_failures"])
     return Simulations(_array("w", table), _array("sum", table), table["is_whole"].to_numpy(), failures)
+
+
+def _failures(text: str) -> tuple[Failure, ...]:
+    return tuple(Failure(row, tuple(theta), reason) for row, theta, reason in json.loads(text))
 
 
 def _columns(name: str, array: NDArray[Any]) -> dict[str, NDArray[Any]]:

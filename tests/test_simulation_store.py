@@ -68,6 +68,8 @@ from dp_dask.simulation_store import stored
 from dp_dask.user_simulator import load_simulator
 from toy import one_hot
 
+HERE = 2  # calls of the simulator that the driver makes itself, to compare the posterior with its release: not kept
+
 if __name__ == "__main__":
     folder, workers = Path(sys.argv[1]), int(sys.argv[2])
     simulations.BATCH = 100
@@ -134,7 +136,7 @@ def test_killed_at_any_moment_and_resumed_it_gives_the_same_draws(undisturbed, t
     assert {path.name for path in (tmp_path / "store").iterdir() if path.suffix == ".parquet"} == {
         path.name for path in (undisturbed / "store").iterdir()
     }
-    assert sum(calls(tmp_path).values()) <= batches + 2
+    assert sum(calls(tmp_path).values()) <= batches + 2 + HERE
 
 
 def test_another_number_of_workers_reads_what_one_process_stored(undisturbed, tmp_path):
@@ -143,7 +145,7 @@ def test_another_number_of_workers_reads_what_one_process_stored(undisturbed, tm
         path.unlink()
     missing = kept(undisturbed) - kept(tmp_path)
     np.testing.assert_array_equal(finished(tmp_path, workers=2), np.load(undisturbed / "draws.npy"))
-    assert sum(calls(tmp_path).values()) == missing
+    assert sum(calls(tmp_path).values()) == missing + HERE
     assert kept(tmp_path) == kept(undisturbed)
 
 

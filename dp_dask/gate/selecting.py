@@ -1,14 +1,14 @@
 """Selecting: candidate simulations are compared with the sealed records, and which were accepted is all that comes out.
 
-Batches are answered in the order of their indices, whatever order they were simulated in. What no record has a part in (the
-number of candidates, which of them failed, the time) may end a run; a distance may end it only through the mechanism's own rule.
+All candidates are simulated and compared first, then answered in the order of their indices, whatever order they were simulated
+in. So nothing that can be seen of a run before its commit, how long it takes among it, depends on an answer.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -28,7 +28,7 @@ from dp_dask.errors import DpDaskError, SourceError
 from dp_dask.gate.noise import Noise, NoiseScale
 from dp_dask.gate.records import refusal
 from dp_dask.gate.select import select, selection_scale
-from dp_dask.gate.sparse_vector import State, begin, check_distances, feed, outcome, scales
+from dp_dask.gate.sparse_vector import begin, check_distances, feed, outcome, scales
 
 __all__ = ["Compare", "compare_sums", "noise_of", "run"]
 
@@ -81,7 +81,8 @@ def run(
 ) -> Selection:
     """Answer the request; what is returned must reach the ledger before anything is shown: see ``Ledger.commit``.
 
-    ``batches`` are consumed no further than needed, and closed, so that what was simulated ahead is dropped. Where ``clock``
+    All batches are simulated and compared before the first answer, also where a sparse vector will end early: else whoever
+    watches or kills a run, or counts the batches that it kept, would learn of answers that were not charged. Where ``clock``
     reaches ``deadline`` after a batch no other is asked for: a sparse vector is one of fewer queries, a choice one among those
     that there are. The caller sees to it that no record decides the deadline. ``progress`` is told how many
     simulations were compared, and nothing else. A candidate that failed is at an infinite distance whatever ``compare`` says.
@@ -92,14 +93,16 @@ def run(
     found = noise_of(request)
     question = request.question
     told: list[NDArray[np.bool_]] = []
+    blocks, done = [], 0
     with closing(_in_order(request, batches, told, deadline, clock)) as awaited:
-        if isinstance(question, SparseVector):
-            accepted = _sparse_vector(question, awaited, compare, noise, progress)
-        else:
-            accepted = _top_c(question, awaited, compare, noise, progress)
+        for batch in awaited:
+            blocks.append(_checked(_guarded(partial(_compared, batch, compare))))
+            done += len(batch.data)
+            progress(done)
     if not told:
         msg = "no candidate was simulated; nothing was released or charged"
         raise DpDaskError(msg)
+    accepted = _checked(_guarded(partial(_answer, question, blocks, noise)))
     return _checked(_selection(request, found, noise.sampler, accepted, np.concatenate(told)))
 
 
@@ -129,37 +132,14 @@ def _in_order(
             close()
 
 
-def _sparse_vector(
-    spec: SparseVector, batches: Iterator[CandidateBatch], compare: Compare, noise: Noise, progress: Callable[[int], None]
-) -> Sensitive[Accepted]:
-    state = _checked(_guarded(lambda: begin(spec, noise)))
-    for batch in batches:
-        state = _checked(_fed(state, batch, compare, noise))
-        progress(state.n_fed)
-        if state.is_over:
-            break
+def _answer(question: SparseVector | TopC, blocks: Sequence[Sensitive[Ints]], noise: Noise) -> Sensitive[Accepted]:
+    if isinstance(question, TopC):
+        joined = Sensitive(np.concatenate([reveal(block) for block in blocks]))
+        return Sensitive(Accepted(select(question, joined, noise), len(reveal(joined))))
+    state = begin(question, noise)
+    for block in blocks:
+        state = feed(state, block, noise)
     return Sensitive(outcome(state))
-
-
-def _fed(state: State, batch: CandidateBatch, compare: Compare, noise: Noise) -> State | DpDaskError:
-    return _guarded(lambda: feed(state, _compared(batch, compare), noise))
-
-
-def _top_c(
-    spec: TopC, batches: Iterator[CandidateBatch], compare: Compare, noise: Noise, progress: Callable[[int], None]
-) -> Sensitive[Accepted]:
-    blocks = []
-    done = 0
-    for batch in batches:
-        blocks.append(_checked(_guarded(partial(_compared, batch, compare))))
-        done += len(batch.data)
-        progress(done)
-    return _checked(_guarded(lambda: _chosen(spec, blocks, done, noise)))
-
-
-def _chosen(spec: TopC, blocks: Sequence[Sensitive[Ints]], done: int, noise: Noise) -> Sensitive[Accepted]:
-    joined = Sensitive(np.concatenate([np.zeros(0, dtype=np.int64), *map(reveal, blocks)]))
-    return Sensitive(Accepted(select(spec, joined, noise), done))
 
 
 def _compared(batch: CandidateBatch, compare: Compare) -> Sensitive[Ints]:
