@@ -26,6 +26,10 @@ def selections(console: Console, told: Mapping[str, Any]) -> None:
             counts = (str(one["accepted"]), str(one["answered"]), str(one["failed"]))
             table.add_row(name, one["method"], *counts, parameter, number(moments["mean"]), number(moments["sd"]))
     console.print(table)
+    for name, one in told.items():
+        if not one["accepted"]:
+            spent = "its loss is spent all the same: that nothing is near is an answer too"
+            console.print(f"{name}: none of {one['answered']} simulations was accepted; {spent}")
     console.print("accepted parameters are a sample with a tolerance and noise: their spread is no calibrated interval")
 
 

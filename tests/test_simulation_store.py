@@ -36,6 +36,7 @@ from dp_dask.public.tempering import Effort
 from dp_dask.public.unknowns import unknowns
 from dp_dask.simulation_store import stored
 
+HERE = 2  # calls of the simulator in the driver, to compare a posterior with its release: not kept
 EFFORT = Effort(per_generation=2_000, most=20_000, wanted=1_000, adapting=100)
 
 OWN = '''
@@ -68,7 +69,6 @@ from dp_dask.simulation_store import stored
 from dp_dask.user_simulator import load_simulator
 from toy import one_hot
 
-HERE = 2  # calls of the simulator that the driver makes itself, to compare the posterior with its release: not kept
 
 if __name__ == "__main__":
     folder, workers = Path(sys.argv[1]), int(sys.argv[2])
