@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 STAND_INS, CANDIDATES = 5, 1_000
 OTHERS = 2**127  # added to the seed: stand-ins are no candidates
 SEED = 0
-ENOUGH = 0.9  # of c, that are expected to be accepted
+ENOUGH, MOST_FALSE = 0.9, 0.25  # of c, expected to be accepted; of those, falsely
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class SelectionForecast:
     scales: tuple[float, ...]  # of the noise, in the distance's own units
     tolerance: float | None
     warnings: tuple[str, ...]
-    others: tuple[SparsePlan, ...] = ()  # the same at other c, thresholds and epsilons
+    others: tuple[SparsePlan, ...] = ()  # the same at other c, tolerances and epsilons
     advice: str = ""
 
 
@@ -69,7 +69,7 @@ def forecast(choice: SelectionMeasurement, simulated: Floats | None = None) -> S
     steps = distances_to_stand_ins(choice) if simulated is None else simulated
     if isinstance(question, SparseVector):
         sparse = plan_sparse_vector(question, steps)
-        others = tuple(plan_sparse_vector(other, steps) for other in questions_like(question))
+        others = tuple(plan_sparse_vector(other, steps) for other in questions_like(choice))
         scales = tuple(scale * step for scale in question.nominal_scales)
         return SelectionForecast(
             measurement=choice.name,
@@ -103,12 +103,19 @@ def check_workable(choice: SelectionMeasurement) -> None:
             raise ConfigError.of(path, refusal)
 
 
-def questions_like(question: SparseVector) -> list[SparseVector]:
-    """Return the question at other c, thresholds and epsilons, a cross of three by three by three."""
-    epsilons = [question.epsilon / 2, question.epsilon, question.epsilon * 2]
-    counts = sorted({max(question.c // 4, 1), question.c, min(4 * question.c, question.n_queries)})
-    thresholds = sorted({question.threshold // 2, question.threshold, 2 * question.threshold})
-    return [replace(question, c=c, threshold=t, epsilon=e) for c in counts for t in thresholds for e in epsilons]
+def questions_like(choice: SelectionMeasurement) -> list[SparseVector]:
+    """Return the question at other c, tolerances and epsilons, three of each; none for a choice of c."""
+    request, own = choice.request, choice.threshold
+    epsilon = request.loss.amount
+    if own is None:
+        return []
+    counts = sorted({max(request.question.c // 4, 1), request.question.c, min(4 * request.question.c, request.n_simulations)})
+    return [
+        replace(own, tolerance=tolerance).question(request.distance, request.question.sensitivity, c, each, request.n_simulations)
+        for c in counts
+        for tolerance in (own.tolerance / 2, own.tolerance, 2 * own.tolerance)
+        for each in (epsilon / 2, epsilon, epsilon * 2)
+    ]
 
 
 def _plan_top(question: TopC, steps: Floats, n_simulations: int) -> TopPlan:
@@ -119,18 +126,23 @@ def _plan_top(question: TopC, steps: Floats, n_simulations: int) -> TopPlan:
 
 
 def _advice(own: SparsePlan, others: tuple[SparsePlan, ...], step: float) -> str:
-    """Name the c and the threshold that would have the smallest share of false acceptances at the same epsilon."""
-    filled = [each for each in others if each.spec.epsilon == own.spec.epsilon and each.accepted >= ENOUGH * each.spec.c]
+    """Name the tightest threshold, and with it the largest c, that is filled at the same epsilon with few false acceptances."""
+    filled = [
+        each
+        for each in others
+        if each.spec.epsilon == own.spec.epsilon
+        and each.accepted >= ENOUGH * each.spec.c
+        and each.false_accepts <= MOST_FALSE * each.accepted
+    ]
     if not filled:
         return (
-            "at this epsilon none of the c and thresholds tried fills its c: release a summary (method: release), whose noise "
-            "does not grow with c, or simulate more"
+            "at this epsilon none of the c and thresholds tried fills its c with at most a quarter of it false: release a summary "
+            "(method: release), whose noise does not grow with c, use select, or simulate more"
         )
-    best = min(filled, key=lambda each: (each.false_accepts / each.accepted, -each.spec.c))
-    share = 100 * best.false_accepts / best.accepted
+    best = min(filled, key=lambda each: (each.spec.threshold, -each.spec.c))
     return (
-        f"of the c and thresholds tried at this epsilon, c = {best.spec.c} and a threshold of {best.spec.threshold * step:.4g} "
-        f"have the smallest share of false acceptances, {share:.2g} %"
+        f"of those tried at this epsilon, c = {best.spec.c} with a threshold of {best.spec.threshold * step:.4g} is the tightest "
+        f"that fills its c with at most a quarter of it false ({100 * best.false_accepts / best.accepted:.2g} %)"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal
 
 from dp_dask.build import Faults, build, check_keys, leaf
@@ -18,11 +19,39 @@ from dp_dask.public.candidate_simulations import Candidates, batch_size_of
 from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.simulator import known_of_simulator, make_simulator
 
-__all__ = ["METHODS", "SelectionMeasurement", "make_selection"]
+__all__ = ["METHODS", "SelectionMeasurement", "Threshold", "make_selection"]
 
 METHODS = ("svt", "select")
 KEYS = ("simulator", "method", "prior", "epsilon", "distance", "c", "simulations", "seed", "seconds")
 OF_METHOD = {"svt": ("tolerance", "variant", "lower_threshold"), "select": ("rho",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """What counts as near: the tolerance, by which variant of noise, and whether the noise's own reach is taken off."""
+
+    tolerance: float
+    variant: Variant = Variant.SPLIT
+    lower_threshold: bool | None = None
+
+    @property
+    def is_lowered(self) -> bool:
+        """As given, or for the variants that are not the published ones."""
+        if self.lower_threshold is not None:
+            return self.lower_threshold
+        return self.variant in {Variant.SPLIT, Variant.ONE_SIDED}
+
+    def question(self, distance: AnyDistance, sensitivity: int, c: int, epsilon: Decimal, n_queries: int) -> SparseVector:
+        """Ask it of a distance, with this c and epsilon; raises ValueError for what cannot be."""
+        made = SparseVector(
+            variant=self.variant,
+            c=c,
+            sensitivity=sensitivity,
+            threshold=threshold_of(distance, self.tolerance),
+            epsilon=epsilon,
+            n_queries=n_queries,
+        )
+        return made.lowered() if self.is_lowered else made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +63,7 @@ class SelectionMeasurement:
     prior: Any
     request: SelectionRequest
     seconds: float | None
+    threshold: Threshold | None  # None where distances are compared with each other
 
     @property
     def candidates(self) -> Candidates:
@@ -61,22 +91,6 @@ class Choice:
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             msg = f"seconds is {self.seconds}; give a positive number, or leave it out"
             raise ValueError(msg)
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """What counts as near: the tolerance, by which variant of noise, and whether the noise's own reach is taken off."""
-
-    tolerance: float
-    variant: Variant = Variant.SPLIT
-    lower_threshold: bool | None = None
-
-    @property
-    def is_lowered(self) -> bool:
-        """As given, or for the variants that are not the published ones."""
-        if self.lower_threshold is not None:
-            return self.lower_threshold
-        return self.variant in {Variant.SPLIT, Variant.ONE_SIDED}
 
 
 def make_selection(
@@ -129,6 +143,7 @@ def make_selection(
                 policy="retry" if model.policy == "retry" else "reject",
             ),
             seconds=choice.seconds,
+            threshold=threshold,
         )
         _ = made.candidates  # refuses a distance of columns that the simulator does not make
     except (ValueError, InferenceError) as error:
@@ -142,15 +157,7 @@ def _question(
 ) -> SparseVector | TopC:
     if threshold is None:
         return TopC(c=choice.c, sensitivity=sensitivity, loss=loss)
-    made = SparseVector(
-        variant=threshold.variant,
-        c=choice.c,
-        sensitivity=sensitivity,
-        threshold=threshold_of(distance, threshold.tolerance),
-        epsilon=loss.amount,
-        n_queries=choice.simulations,
-    )
-    return made.lowered() if threshold.is_lowered else made
+    return threshold.question(distance, sensitivity, choice.c, loss.amount, choice.simulations)
 
 
 def _check_model(model: SimulatorModel, privacy: Privacy | None, path: str, faults: Faults) -> None:

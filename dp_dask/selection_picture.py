@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_dask.core.selection import SparseVector
 from dp_dask.public.selection_plan import flips
-from dp_dask.selection_forecast import SelectionForecast, questions_like
+from dp_dask.selection_forecast import SelectionForecast
 
 __all__ = ["draw_flips"]
 
@@ -32,7 +32,7 @@ def draw_flips(forecasts: Sequence[SelectionForecast]) -> str:
     figure = Figure(figsize=(6, 3 * len(shown)), layout="constrained")
     panels = figure.subplots(len(shown), squeeze=False)[:, 0]
     for axes, (f, own) in zip(panels, shown, strict=True):
-        like = {q.c: q for q in questions_like(own) if q.epsilon == own.epsilon}
+        like = {each.spec.c: each.spec for each in f.others if each.spec.epsilon == own.epsilon}
         for i, (c, spec) in enumerate(sorted(like.items())):
             a = np.linspace(0, REACH * own.nominal_scales[1], POINTS)
             accepted, rejected = flips(spec, a)

@@ -256,7 +256,7 @@ def test_flips_are_drawn(tmp_path):
     write_records(tmp_path, records())
     opened(tmp_path, GOOD)
     found = check(load(file_of(tmp_path, GOOD)))
-    assert "the smallest share of false acceptances" in found.selections[0].advice
+    assert "is the tightest that fills its c" in found.selections[0].advice
     assert len(found.selections[0].others) == 27
     picture = draw_flips(found.selections)
     assert picture.count("<svg") == 1
