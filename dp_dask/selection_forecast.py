@@ -136,8 +136,8 @@ def _advice(own: SparsePlan, others: tuple[SparsePlan, ...], step: float) -> str
     ]
     if not filled:
         return (
-            "at this epsilon none of the c and thresholds tried fills its c with at most a quarter of it false: release a summary "
-            "(method: release), whose noise does not grow with c, use select, or simulate more"
+            "at this epsilon none of the c and thresholds tried fills its c with at most a quarter of it false: release a "
+            "summary (method: release), whose noise does not grow with c, use select, or simulate more"
         )
     best = min(filled, key=lambda each: (each.spec.threshold, -each.spec.c))
     return (
