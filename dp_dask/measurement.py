@@ -37,6 +37,7 @@ __all__ = [
     "Privacy",
     "for_report",
     "make_measurement",
+    "make_request",
     "make_statistic",
     "read_bounds",
     "redesign",
@@ -171,14 +172,7 @@ def make_measurement(
         where = "bounds" if has_bounds else "columns" if hasattr(cls, "bounded") else "categories"
         faults.add(f"{path}.{where}", str(error))
         return None
-    request = Request(
-        dataset=dataset,
-        statistic=statistic,
-        neighbours=privacy.neighbours,
-        n=privacy.n,
-        epsilon=loss.amount if loss.unit is Unit.EPSILON else None,
-        rho=loss.amount if loss.unit is Unit.RHO else None,
-    )
+    request = make_request(dataset, statistic, privacy, loss)
     return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request, inside_count=inside_count)
 
 
@@ -261,6 +255,18 @@ def _inside_count(value: Any, path: str, faults: Faults) -> float | None:
         faults.add(path, f"is {show(value)}; give true, false, or its share of epsilon: above 0 and below 1")
         return None
     return float(share)
+
+
+def make_request(dataset: str, statistic: AnyStatistic, privacy: Privacy, loss: Loss) -> Request:
+    """Ask for a statistic under the file's relation, by the noise of this loss."""
+    return Request(
+        dataset=dataset,
+        statistic=statistic,
+        neighbours=privacy.neighbours,
+        n=privacy.n,
+        epsilon=loss.amount if loss.unit is Unit.EPSILON else None,
+        rho=loss.amount if loss.unit is Unit.RHO else None,
+    )
 
 
 def read_bounds(value: Any, cls: Any, path: str, faults: Faults) -> Bounds | None:

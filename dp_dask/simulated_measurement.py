@@ -8,12 +8,11 @@ from dp_dask.build import Faults, check_keys, leaf
 from dp_dask.core.bounds import Outside
 from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS, check_headroom
-from dp_dask.core.privacy import Neighbours, Unit
-from dp_dask.core.release import Request
+from dp_dask.core.privacy import Neighbours
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
 from dp_dask.loss import read_loss
-from dp_dask.measurement import Measurement, Privacy, read_bounds
+from dp_dask.measurement import Measurement, Privacy, make_request, read_bounds
 from dp_dask.prior import make_prior
 from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.simulator import known_of_simulator, make_simulator
@@ -76,14 +75,7 @@ def make_simulated(
         faults.add(f"{path}.summary", str(error))
     if len(faults.problems) > before:
         return None
-    request = Request(
-        dataset=dataset,
-        statistic=statistic,
-        neighbours=privacy.neighbours,
-        n=privacy.n,
-        epsilon=loss.amount if loss.unit is Unit.EPSILON else None,
-        rho=loss.amount if loss.unit is Unit.RHO else None,
-    )
+    request = make_request(dataset, statistic, privacy, loss)
     return Measurement(name=name, model_name=simulator, model=model, prior=prior, request=request, setting=setting)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount, price
 from dp_dask.core.release import INSECURE, Release, Request
@@ -25,6 +25,7 @@ from dp_dask.core.selected import Selection, SelectionRequest
 from dp_dask.errors import BudgetError, LedgerError
 from dp_dask.gate import journal
 from dp_dask.gate.database import make_engine, make_private_file
+from dp_dask.gate.forms import canonical, parsed, written
 from dp_dask.gate.journal import Balance
 
 __all__ = ["Balance", "Ledger"]
@@ -33,10 +34,6 @@ SCHEMA_VERSION = 1
 MAKING = 7042117  # any number: PostgreSQL's name for the lock of those who make a ledger
 INIT = "dp-dask ledger init FILE --epsilon E (or --rho R)"
 Released = TypeVar("Released", bound=Release | Selection)
-release_json: TypeAdapter[Release] = TypeAdapter(Release)
-request_json = TypeAdapter(Request)
-selection_json: TypeAdapter[Selection] = TypeAdapter(Selection)
-selection_request_json = TypeAdapter(SelectionRequest)
 
 
 class Ledger:
@@ -119,7 +116,7 @@ class Ledger:
         """Identify a request on a data version; salted, so that it tells nothing of file sizes without the ledger."""
         with self._errors(), self._engine.connect() as connection:
             salt = connection.execute(sa.select(journal.about.c.salt)).scalar_one()
-        content = _canonical(request) + b"\n" + version.encode("utf-8", "surrogateescape")
+        content = canonical(request) + b"\n" + version.encode("utf-8", "surrogateescape")
         return hashlib.sha256(salt.encode() + b"\n" + content).hexdigest()
 
     @overload
@@ -171,7 +168,7 @@ class Ledger:
                     who=who,
                     why=why,
                     request=digest,
-                    release=_written(release),
+                    release=written(release),
                 )
         return [shown[digest] for digest, _ in charges]
 
@@ -277,25 +274,12 @@ def _check_charges(connection: sa.Connection, requests: Sequence[Request | Selec
         _check_charge(_known(connection, dataset), neighbours, losses)
 
 
-def _canonical(request: Request | SelectionRequest) -> bytes:
-    if isinstance(request, SelectionRequest):
-        return selection_request_json.dump_json(request)
-    # What is not asked for is left out: a request of epsilon has the digest that it always had.
-    return request_json.dump_json(request, exclude={"epsilon"} if request.loss.unit is Unit.RHO else {"rho"})
-
-
-def _written(release: Release | Selection) -> str:
-    adapter: TypeAdapter[Any] = selection_json if isinstance(release, Selection) else release_json
-    return adapter.dump_json(release).decode()
-
-
 def _find(connection: sa.Connection, digest: str, kind: type[Released]) -> Released | None:
     row = connection.execute(journal.entries.select().where(journal.entries.c.request == digest)).mappings().first()
     if row is None:
         return None
     journal.check_digest(row)
-    adapter: TypeAdapter[Any] = selection_json if issubclass(kind, Selection) else release_json
     with suppress(ValidationError):
-        return adapter.validate_json(row["release"])
+        return parsed(row["release"], kind)
     msg = f"the release of entry {row['seq']} is not of this version of dp_dask"
     raise LedgerError(msg)

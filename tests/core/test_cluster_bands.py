@@ -17,7 +17,7 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Release, Request
 from dp_dask.core.simulated import Simulated
 from dp_dask.errors import InferenceError
-from dp_dask.gate.ledger import release_json, request_json
+from dp_dask.gate.forms import release_json, request_json
 from dp_dask.public.observe import planned
 from dp_dask.public.report import in_words
 

@@ -13,7 +13,8 @@ from gate.gate_examples import execute, loss, make_release, make_request, make_r
 from dp_dask.core.privacy import Neighbours, Unit
 from dp_dask.errors import BudgetError, LedgerError
 from dp_dask.gate import journal
-from dp_dask.gate.ledger import Ledger, request_json
+from dp_dask.gate.forms import request_json
+from dp_dask.gate.ledger import Ledger
 
 REPLACE = Neighbours.REPLACE
 
