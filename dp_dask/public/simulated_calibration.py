@@ -8,15 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.errors import InferenceError
+from dp_dask.public.engines.bank import Bank, draw_for, make_bank
 from dp_dask.public.randomness import RANK_DRAWS, rank_among
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulated_infer import infer_simulated
 from dp_dask.public.tempering import Effort
 
-__all__ = ["pseudo_release", "simulated_rank"]
+__all__ = ["bank_rank", "bank_width", "pseudo_release", "shares_bank", "simulated_rank", "simulated_ranks"]
 
 Floats = NDArray[np.float64]
 ATTEMPTS = 100
+WIDTH_DRAWS = 1_000
 
 
 def pseudo_release(rng: np.random.Generator, like: SimulatedObservation, prior: Any) -> tuple[Floats, SimulatedObservation]:
@@ -44,3 +46,37 @@ def simulated_rank(
     theta, pseudo = pseudo_release(rng, like, prior)
     inference = infer_simulated(rng, pseudo, prior, RANK_DRAWS, engine, effort=effort)
     return rank_among(rng, inference.draws, theta), inference.engine
+
+
+def simulated_ranks(
+    rng: np.random.Generator, like: SimulatedObservation, prior: Any, n: int, engine: str = "auto", effort: Effort | None = None
+) -> Floats:
+    """Return the ranks [n, p] of n truths; by engine bank of one bank, which sees none of their releases, where that can be."""
+    if engine != "bank" or not shares_bank(like):
+        return np.array([simulated_rank(rng, like, prior, engine, effort)[0] for _ in range(n)])
+    made = make_bank(rng, like, prior, (effort or Effort()).bank)
+    return np.array([bank_rank(rng, made, prior) for _ in range(n)])
+
+
+def shares_bank(like: SimulatedObservation) -> bool:
+    """Whether one bank serves all releases like this one: it does not where the law of n is that given a noisy count."""
+    return not (like.draws_n and like.count is not None)
+
+
+def bank_rank(rng: np.random.Generator, made: Bank, prior: Any) -> Floats:
+    """Return the randomised rank [p] of a fresh truth in the posterior that the bank gives its simulated release.
+
+    Truths and releases are independent of the bank, so that the ranks of several are those of one posterior to be judged: what
+    this bank gets wrong, it gets wrong for all. Raises InferenceError where a release lies far from all simulations.
+    """
+    theta, pseudo = pseudo_release(rng, made.problem.observation, prior)
+    return rank_among(rng, draw_for(rng, made, pseudo.released, RANK_DRAWS), theta)
+
+
+def bank_width(rng: np.random.Generator, made: Bank, prior: Any, replicates: int) -> Floats:
+    """Return the posterior sd [p] that the bank gives simulated releases of prior truths, on average."""
+    found = []
+    for _ in range(replicates):
+        _, pseudo = pseudo_release(rng, made.problem.observation, prior)
+        found.append(draw_for(rng, made, pseudo.released, WIDTH_DRAWS).std(axis=0))
+    return np.asarray(np.mean(found, axis=0))
