@@ -27,7 +27,7 @@ from dp_dask.private.reduce import columns_of
 from dp_dask.public.engines.bank import make_bank
 from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
-from dp_dask.public.simulated_calibration import bank_width
+from dp_dask.public.simulated_calibration import bank_widths
 from dp_dask.public.simulation import Width, expected_widths
 from dp_dask.releasing import released_as
 from dp_dask.selection_forecast import SelectionForecast, forecast
@@ -150,7 +150,7 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
 def _of_bank(like: SimulatedObservation, prior: Any, simulations: int) -> tuple[Width, ...]:
     """Return the average posterior sd over simulated releases, by engine bank with few simulations."""
     rng = np.random.default_rng(SEED)
-    return tuple(Width(float(sd), None) for sd in bank_width(rng, make_bank(rng, like, prior, simulations), prior, REPLICATES))
+    return tuple(Width(float(sd), None) for sd in bank_widths(rng, make_bank(rng, like, prior, simulations), prior, REPLICATES))
 
 
 def _planned(m: Measurement, statistic: TableSum) -> tuple[tuple[Width, ...], list[str]]:

@@ -23,7 +23,7 @@ from dp_dask.public.simulations import Problem, Simulations
 from dp_dask.public.tempering import Effort
 from dp_dask.public.unknowns import unknowns
 
-__all__ = ["Bank", "conclude", "draw_for", "is_near", "make_bank", "nearest", "plugin"]
+__all__ = ["Bank", "conclude", "is_near", "make_bank", "nearest", "plugin"]
 
 Floats = NDArray[np.float64]
 NEAREST = 0.01  # of the simulations
@@ -93,7 +93,10 @@ def conclude(rng: np.random.Generator, made: Bank, n_draws: int) -> Inference:
     """Draw for the bank's own release; raises InferenceError where it lies far from all simulations."""
     size = CHAINS * -(-n_draws // CHAINS)
     observation = made.problem.observation
-    found = _near(made, observation.released)
+    if not is_near(made, observation.released):
+        msg = f"the release lies more than {FARTHEST:g} sd from every simulation of the prior; give a prior nearer to the release"
+        raise InferenceError(msg)
+    found = nearest(made, observation.released)
     w = found.draw(rng, size)
     draws = made.problem.unknowns.theta(w).reshape(CHAINS, size // CHAINS, -1)
     predicted = made.problem.predicted(rng, made.made.sums, w)
@@ -105,21 +108,9 @@ def conclude(rng: np.random.Generator, made: Bank, n_draws: int) -> Inference:
     return Inference(engine="bank", reason=reason, draws=draws, error=None, predicted=predicted, failures=made.failures)
 
 
-def draw_for(rng: np.random.Generator, made: Bank, released: Floats, size: int) -> Floats:
-    """Draw parameters [size, p] for any release [d] of the bank's kind; raises InferenceError as ``conclude`` does."""
-    return made.problem.unknowns.theta(_near(made, released).draw(rng, size))
-
-
 def is_near(made: Bank, released: Floats) -> bool:
     """Whether a release [d] lies among the simulations, by the learned summary."""
     return bool(made.gaps(released)[1].min() <= FARTHEST)
-
-
-def _near(made: Bank, released: Floats) -> Weighted:
-    if not is_near(made, released):
-        msg = f"the release lies more than {FARTHEST:g} sd from every simulation of the prior; give a prior nearer to the release"
-        raise InferenceError(msg)
-    return nearest(made, released)
 
 
 def nearest(made: Bank, released: Floats, without: int | None = None) -> Weighted:
