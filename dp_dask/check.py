@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from dp_dask.gate.noise import meaning
 from dp_dask.measurement import Measurement
 from dp_dask.pipeline import check_families
 from dp_dask.private.reduce import columns_of
+from dp_dask.public.engines.bank import make_bank
 from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
+from dp_dask.public.simulated_calibration import bank_widths
 from dp_dask.public.simulation import Width, expected_widths
 from dp_dask.releasing import released_as
 from dp_dask.selection_forecast import SelectionForecast, forecast
@@ -33,6 +36,7 @@ from dp_dask.summary import plan
 __all__ = ["Check", "Forecast", "check"]
 
 REPLICATES = 40
+BANK = 10_000  # simulations, where no plan can predict a width
 WORTH_IT = 1.05  # times the least expected sd
 PROTECTS_LITTLE = {Unit.EPSILON: 10, Unit.RHO: 50}  # rho = epsilon^2 / 2
 SEED = 0  # a plan is printed, not published; the same file gives the same plan
@@ -117,7 +121,10 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     widths: tuple[Width, ...] = ()
     of_plan: list[str] = []
     if isinstance(like, SimulatedObservation):
-        widths, of_plan = _planned(m, like.statistic)
+        if isinstance(like.statistic, ClusterBands):
+            widths = _of_bank(like, prior, min(pipeline.simulations, BANK))
+        else:
+            widths, of_plan = _planned(m, like.statistic)
     elif like.n is not None or like.expected_n is not None:
         widths = expected_widths(np.random.default_rng(SEED), like, prior, REPLICATES)
     unit = statistic.units[0]
@@ -140,12 +147,18 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     )
 
 
-def _planned(m: Measurement, statistic: TableSum | ClusterBands) -> tuple[tuple[Width, ...], list[str]]:
+def _of_bank(like: SimulatedObservation, prior: Any, simulations: int) -> tuple[Width, ...]:
+    """Return the average posterior sd over simulated releases, by engine bank with few simulations."""
+    rng = np.random.default_rng(SEED)
+    return tuple(Width(float(sd), None) for sd in bank_widths(rng, make_bank(rng, like, prior, simulations), prior, REPLICATES))
+
+
+def _planned(m: Measurement, statistic: TableSum) -> tuple[tuple[Width, ...], list[str]]:
     """Return the widths that simulations predict for a simulator's summary, and the summary that they would prefer.
 
     A prediction is that of a normal linear model about prior draws: for choosing, and rough where the simulator is curved.
     """
-    if m.setting is None or isinstance(statistic, ClusterBands):
+    if m.setting is None:
         return (), []
     edges = tuple(map(float, edges_of(statistic))) if is_partition(statistic) else None
     found = plan(m.setting, m.request.loss, edges=edges)

@@ -28,6 +28,7 @@ from dp_dask.progress import Progress, silent
 from dp_dask.public.calibration import ranks
 from dp_dask.public.observe import planned
 from dp_dask.public.publication import Publication, Published
+from dp_dask.public.tempering import Effort
 from dp_dask.public.uniformity import Uniformity, uniformity
 from dp_dask.public.verify import verify
 from dp_dask.releasing import Released, release_new
@@ -35,6 +36,8 @@ from dp_dask.user_family import is_reference
 
 __all__ = ["Run", "calibrate", "check_families", "check_output", "run", "select"]
 
+BATCH = 25  # replicates of a task, at most
+BANKS = 4  # made for all replicates together, for as many workers
 VERIFYING = 20260101  # a seed: the same family passes or fails every time
 
 
@@ -122,15 +125,18 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
     if needs_n and pipeline.n is None and pipeline.expected_n is None:
         raise ConfigError.of("privacy.expected_records", "is missing; to simulate a private n takes a public guess of it")
     likes = {m.name: planned(m.request, m.whole[0], pipeline.expected_n) for m in pipeline.measurements}
-    batch = max(1, min(25, replicates // 16))
-    sizes = [min(batch, replicates - start) for start in range(0, replicates, batch)]
+    effort = Effort.of(pipeline.simulations)
     results: dict[str, Uniformity] = {}
     with pipeline.cluster.client() as client:
         seeds = np.random.SeedSequence(entropy).spawn(len(pipeline.measurements))
         for m, parent in zip(pipeline.measurements, seeds, strict=True):
+            batch = max(1, min(BATCH, replicates // 16))
+            if m.is_simulated and pipeline.engine == "bank":
+                batch = -(-replicates // BANKS)
+            sizes = [min(batch, replicates - start) for start in range(0, replicates, batch)]
             children = parent.spawn(len(sizes))
             futures = [
-                client.submit(ranks, child, likes[m.name], m.whole[1], size, pipeline.engine, pure=False)
+                client.submit(ranks, child, likes[m.name], m.whole[1], size, pipeline.engine, effort, pure=False)
                 for child, size in zip(children, sizes, strict=True)
             ]
             parts = []

@@ -18,21 +18,25 @@ from dp_dask.public.infer import infer
 from dp_dask.public.observe import AnyObservation
 from dp_dask.public.randomness import RANK_DRAWS, rank_among
 from dp_dask.public.simulated import SimulatedObservation
-from dp_dask.public.simulated_calibration import simulated_rank
+from dp_dask.public.simulated_calibration import simulated_rank, simulated_ranks
 from dp_dask.public.simulation import simulate
+from dp_dask.public.tempering import Effort
 
 __all__ = ["rank", "ranks"]
 
 Floats = NDArray[np.float64]
 
 
-def ranks(seed: np.random.SeedSequence, like: AnyObservation, prior: Any, n: int, engine: str) -> Floats:
-    """Return ``n`` ranks of truths in their posteriors [n, parameter], all from one seed."""
+def ranks(
+    seed: np.random.SeedSequence, like: AnyObservation, prior: Any, n: int, engine: str, effort: Effort | None = None
+) -> Floats:
+    """Return ``n`` ranks of truths in their posteriors [n, parameter], all from one seed; ``effort`` is for simulators."""
     rng = np.random.default_rng(seed)
     if isinstance(like, GramObservation):
         return gram_ranks(rng, like, prior, n)
-    parameters = like.simulator.parameters if isinstance(like, SimulatedObservation) else like.model.parameters
-    u = np.empty((n, len(parameters)))
+    if isinstance(like, SimulatedObservation):
+        return simulated_ranks(rng, like, prior, n, engine, effort)
+    u = np.empty((n, len(like.model.parameters)))
     for i in range(n):
         u[i] = rank(rng, like, prior, engine)[0]
     return u

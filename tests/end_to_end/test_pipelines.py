@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted((ROOT / "pipelines").glob("*.yaml"))
+BUDGETS = {"covid_days.yaml": "13"}  # of the others 2
 
 
 class Copy:
@@ -42,7 +43,7 @@ class Copy:
         """Open the ledger, check and run; return what the two tell."""
         file = f"pipelines/{name}"
         unit = "--rho" if "rho: " in (self.folder / file).read_text() else "--epsilon"
-        self.dp_dask("ledger", "init", file, unit, "2")
+        self.dp_dask("ledger", "init", file, unit, BUDGETS.get(name, "2"))
         return self.told("check", file), self.told("run", file)
 
 
@@ -60,6 +61,8 @@ def quickstart(tmp_path_factory):
 
 @pytest.mark.parametrize("name", [file.name for file in FILES if file.name != "rand_hie.yaml"])
 def test_a_pipeline_runs_is_charged_once_and_can_be_inferred_again(copy, name):
+    if "tuberculosis" in name:
+        pytest.importorskip("numba")
     assert_is_charged_once_and_can_be_inferred_again(copy, name, *copy.first_run(name))
 
 
@@ -73,8 +76,11 @@ def assert_is_charged_once_and_can_be_inferred_again(copy, name, plan, first):
     assert plan["refusal"] is None
     assert first["charged"] == plan["cost"] == first["spent"]
     folder = Path(first["folder"])
-    assert sorted(path.name for path in folder.iterdir()) == ["posterior.nc", "release.json", "report.html", "run.json"]
-    second = copy.told("run", file)
+    files = {"release.json", "report.html", "run.json"} | {f"{key}.accepted.csv" for key in first["selections"]}
+    files |= {"posterior.nc"} if first["measurements"] else set()
+    files |= {"simulations"} if any("simulations" in one for one in first["measurements"].values()) else set()
+    assert {path.name for path in folder.iterdir()} == files
+    second = copy.told("run", file, "--resume")
     assert second["charged"] == "0"
     assert second["spent"] == first["spent"]
     assert second["folder"] == first["folder"]
@@ -84,7 +90,12 @@ def assert_is_charged_once_and_can_be_inferred_again(copy, name, plan, first):
             assert told["lower"] < told["mean"] < told["upper"]
             assert told["r_hat"] < 1.02
             assert told["ess"] > (400 if one["engine"] == "clt_chain" else 1000)  # that one promises 400, in chains
-    inferred = copy.told("infer", str(folder / "release.json"))["measurements"]
+    for key, one in first["selections"].items():
+        assert one | {"charged": False} == second["selections"][key]
+        lines = (folder / f"{key}.accepted.csv").read_text().splitlines()
+        assert len(lines) == 1 + one["accepted"] > 1
+        assert lines[0] == ",".join(["simulation", *one["parameters"]])
+    inferred = copy.told("infer", str(folder / "release.json"), "--simulations", str(first["simulations"]))["measurements"]
     assert inferred.keys() == first["measurements"].keys()
     for key, one in first["measurements"].items():
         assert inferred[key]["parameters"] == one["parameters"]
