@@ -12,10 +12,12 @@ from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
+from dp_dask.distance import DISTANCES
 from dp_dask.measurement import Privacy
 from dp_dask.model import MODELS
 from dp_dask.prior import POOLED
 from dp_dask.public.infer import ENGINES
+from dp_dask.selection_measurement import METHODS, Choice, Threshold
 from dp_dask.simulator import SIMULATORS, Handling
 
 __all__ = ["schema"]
@@ -112,7 +114,7 @@ def schema() -> dict[str, Any]:
             "additionalProperties": {
                 "oneOf": [
                     *[_measurement(model) for model in plugins.names(MODELS)],
-                    *[_simulated(simulator) for simulator in plugins.names(SIMULATORS)],
+                    *[form(simulator) for simulator in plugins.names(SIMULATORS) for form in (_simulated, _selected)],
                 ]
             },
         },
@@ -166,6 +168,7 @@ def _simulated(name: str) -> dict[str, Any]:
     known, handling = _dataclass(simulator), _dataclass(Handling)
     properties = {
         "simulator": {"const": name},
+        "method": {"const": "release"},
         "column": {"type": "string", "description": "one of the simulator's columns, by its name in the data (rename)"},
         "bounds": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
         "outside": {"enum": ["clamp", "truncate"]},
@@ -178,6 +181,24 @@ def _simulated(name: str) -> dict[str, Any]:
         **handling["properties"],
     }
     described = _mapping(properties, ["simulator", "column", "prior", *known["required"]])
+    return {**described, "oneOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}
+
+
+def _selected(name: str) -> dict[str, Any]:
+    known, handling = _dataclass(plugins.load(SIMULATORS, name)), _dataclass(Handling)
+    own = {**_dataclass(Choice)["properties"], **_dataclass(Threshold)["properties"]}
+    properties = {
+        "simulator": {"const": name},
+        "method": {"enum": list(METHODS), "description": "svt: sparse vector; select: the c nearest of all"},
+        "distance": {"oneOf": [_kind(DISTANCES, kind) for kind in plugins.names(DISTANCES)]},
+        **own,
+        "epsilon": EPSILON,
+        "rho": RHO,
+        "prior": {"type": "object"},
+        **known["properties"],
+        **handling["properties"],
+    }
+    described = _mapping(properties, ["simulator", "method", "distance", "c", "prior", *known["required"]])
     return {**described, "oneOf": [{"required": ["epsilon"]}, {"required": ["rho"]}]}
 
 

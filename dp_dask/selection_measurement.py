@@ -19,7 +19,7 @@ from dp_dask.public.candidate_simulations import Candidates, batch_size_of
 from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.simulator import known_of_simulator, make_simulator
 
-__all__ = ["METHODS", "SelectionMeasurement", "Threshold", "make_selection"]
+__all__ = ["METHODS", "Choice", "SelectionMeasurement", "Threshold", "make_selection"]
 
 METHODS = ("svt", "select")
 KEYS = ("simulator", "method", "prior", "epsilon", "distance", "c", "simulations", "seed", "seconds")

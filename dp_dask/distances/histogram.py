@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.partition import make_partition
+from dp_dask.distances import ChooseBandwidth
 
-__all__ = ["plugin"]
+__all__ = ["histogram", "plugin"]
 
 CELLS = 2**11
 
@@ -33,4 +35,19 @@ def histogram(
     return OfSums(statistic=statistic, n=n, norm="l1", scale=0.5)
 
 
-plugin = histogram
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """One column, its bounds and the inner edges of its bins."""
+
+    column: str
+    bounds: tuple[float, float]
+    edges: tuple[float, ...]
+    outside: Outside = Outside.CLAMP
+    integer: bool = False
+
+    def make(self, n: int, _choose: ChooseBandwidth) -> OfSums:
+        """Make the distance; raises ValueError as ``histogram`` does."""
+        return histogram(self.column, Bounds(*self.bounds), self.edges, n, outside=self.outside, is_integer=self.integer)
+
+
+plugin = Histogram

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.stacked_sum import StackedSum
 from dp_dask.core.table_sum import TableSum, tabulate
+from dp_dask.distances import ChooseBandwidth, bounds_of
 
-__all__ = ["plugin"]
+__all__ = ["means", "plugin"]
 
 UNITS = 2**12  # of the heaviest column's bounds
 
@@ -41,4 +43,17 @@ def means(columns: Mapping[str, Bounds], weights: Mapping[str, float], n: int, *
     return OfSums(statistic=StackedSum(parts=tuple(parts)), n=n, norm="l2")
 
 
-plugin = means
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Columns, each with its bounds, and their weights."""
+
+    columns: dict[str, tuple[float, float]]
+    weights: dict[str, float]
+    outside: Outside = Outside.CLAMP
+
+    def make(self, n: int, _choose: ChooseBandwidth) -> OfSums:
+        """Make the distance; raises ValueError as ``means`` does."""
+        return means(bounds_of(self.columns), self.weights, n, outside=self.outside)
+
+
+plugin = Means

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.fourier import TOLERANCE, lattice_features
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.table_sum import MOST_COORDINATES, TableSum, make_table
+from dp_dask.distances import ChooseBandwidth
 
-__all__ = ["plugin"]
+__all__ = ["mmd", "plugin"]
 
 CELLS = 2**11
 UNITS = 2**12  # of the widest feature
@@ -42,4 +45,20 @@ def mmd(
     return OfSums(statistic=statistic, n=n, norm="l2")
 
 
-plugin = mmd
+@dataclass(frozen=True, slots=True)
+class Mmd:
+    """One column and its bounds; without a bandwidth that of the median heuristic, on simulated records."""
+
+    column: str
+    bounds: tuple[float, float]
+    bandwidth: float | None = None
+    outside: Outside = Outside.CLAMP
+    integer: bool = False
+
+    def make(self, n: int, choose: ChooseBandwidth) -> OfSums:
+        """Make the distance; raises ValueError as ``mmd`` does."""
+        bandwidth = self.bandwidth or choose((self.column,))
+        return mmd(self.column, Bounds(*self.bounds), bandwidth, n, outside=self.outside, is_integer=self.integer)
+
+
+plugin = Mmd

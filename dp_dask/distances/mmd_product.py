@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from dp_dask.core.cells import choose_cells
 from dp_dask.core.fourier import product_lattice
 from dp_dask.core.fourier_sum import MOST_FEATURES, TURN, FourierSum, phase_error
 from dp_dask.core.of_sums import OfSums
+from dp_dask.distances import ChooseBandwidth, bounds_of
 
-__all__ = ["plugin"]
+__all__ = ["mmd_product", "plugin"]
 
 CELLS = 2**11
 UNITS = 2**12  # of the kernel's root at 0
@@ -61,4 +63,16 @@ def _refuse(bandwidth: float) -> None:
     raise ValueError(msg)
 
 
-plugin = mmd_product
+@dataclass(frozen=True, slots=True)
+class MmdProduct:
+    """Columns of one scale, each with its bounds; without a bandwidth that of the median heuristic, on simulated records."""
+
+    columns: dict[str, tuple[float, float]]
+    bandwidth: float | None = None
+
+    def make(self, n: int, choose: ChooseBandwidth) -> OfSums:
+        """Make the distance; raises ValueError as ``mmd_product`` does."""
+        return mmd_product(bounds_of(self.columns), self.bandwidth or choose(tuple(self.columns)), n)
+
+
+plugin = MmdProduct

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.fourier_sum import MOST_FEATURES, TURN, FourierSum
 from dp_dask.core.of_sums import OfSums
+from dp_dask.distances import ChooseBandwidth, bounds_of
 
-__all__ = ["plugin"]
+__all__ = ["mmd_random", "plugin"]
 
 CELLS = 2**11
 UNITS = 2**14  # of the kernel's root at 0
@@ -49,4 +51,19 @@ def mmd_random(columns: Mapping[str, Bounds], bandwidth: float, n: int, *, featu
     return OfSums(statistic=statistic, n=n, norm="l2")
 
 
-plugin = mmd_random
+@dataclass(frozen=True, slots=True)
+class MmdRandom:
+    """Columns, each with its bounds, the number of random features and their public seed; bandwidth as for ``mmd``."""
+
+    columns: dict[str, tuple[float, float]]
+    bandwidth: float | None = None
+    features: int = 100
+    seed: int = 0
+
+    def make(self, n: int, choose: ChooseBandwidth) -> OfSums:
+        """Make the distance; raises ValueError as ``mmd_random`` does."""
+        bandwidth = self.bandwidth or choose(tuple(self.columns))
+        return mmd_random(bounds_of(self.columns), bandwidth, n, features=self.features, seed=self.seed)
+
+
+plugin = MmdRandom

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dp_dask.core.recordwise import Recordwise
+from dp_dask.distances import ChooseBandwidth
 
 __all__ = ["plugin"]
 
 
-def recordwise(columns: Sequence[str], weights: Sequence[float], clip: float, n: int) -> Recordwise:
-    """Make (1 / n) sum_i min(d(x_i, y_i), clip), d the Euclidean distance of weighted columns.
+@dataclass(frozen=True, slots=True)
+class RecordwiseOptions:
+    """Columns with their weights, and the distance that two records are apart at most.
 
-    Sensitivity: clip / n where a record is replaced; none under add_remove. Raises ValueError for weights, one for each column,
-    or a clip that are not above 0.
+    The sensitivity, clip / n where a record is replaced, is proven in ``core.recordwise``.
     """
-    return Recordwise(columns=tuple(columns), weights=tuple(weights), clip=clip, n=n)
+
+    weights: dict[str, float]
+    clip: float
+
+    def make(self, n: int, _choose: ChooseBandwidth) -> Recordwise:
+        """Make the distance; raises ValueError as ``Recordwise`` does."""
+        return Recordwise(columns=tuple(self.weights), weights=tuple(self.weights.values()), clip=self.clip, n=n)
 
 
-plugin = recordwise
+plugin = RecordwiseOptions
