@@ -15,7 +15,7 @@ from dp_dask.errors import InferenceError
 from dp_dask.loss import read_loss
 from dp_dask.measurement import Privacy
 from dp_dask.prior import make_prior, plain_prior
-from dp_dask.public.candidate_simulations import Candidates, batch_size_of
+from dp_dask.public.candidate_simulations import Candidates, batch_size_of, numbers_of
 from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.simulator import known_of_simulator, make_simulator
 
@@ -23,6 +23,7 @@ __all__ = ["METHODS", "SelectionMeasurement", "Threshold", "make_selection"]
 
 METHODS = ("svt", "select")
 KEYS = ("simulator", "method", "prior", "epsilon", "distance", "c", "simulations", "seed", "seconds")
+MOST_HELD = 2**27  # 1 GB: what comes in time is compared only when it is over, as how long that takes is up to the records
 OF_METHOD = {"svt": ("tolerance", "variant", "lower_threshold"), "select": ("rho",)}
 
 
@@ -122,6 +123,11 @@ def make_selection(
         sensitivity = distance.sensitivity(privacy.neighbours)
     except ValueError as error:
         faults.add(f"{path}.distance", str(error))
+        return None
+    held = choice.simulations * numbers_of(distance)
+    if choice.seconds is not None and held > MOST_HELD:
+        told = f"would hold {held} simulated numbers until the time is over, {MOST_HELD} at most; give fewer simulations, or no"
+        faults.add(f"{path}.seconds", f"{told} seconds")
         return None
     try:
         made = SelectionMeasurement(

@@ -87,6 +87,9 @@ REFUSED = {
     "no simulations": ({"near__simulations": 0}, "simulations is 0; it must be at least 1"),
     "more than there are": ({"best__c": 801}, "c is 801 of 800 simulations; it must be no more than there are"),
     "no time": ({"near__seconds": 0}, "seconds is 0.0; give a positive number"),
+    "more than can be held until the time is over": (
+        {"near__distance": {"kind": "recordwise", "weights": {"x": 1}, "clip": 3}, "near__simulations": 400_000,
+         "near__seconds": 60}, "would hold 160000000 simulated numbers until the time is over, 134217728 at most"),
     "a variant that is none": ({"near__variant": "fast"}, "variant: is 'fast'"),
     "a policy that ends the run": ({"near__failures": "raise"}, "a simulation that fails is far from any records here"),
     "rho for sparse vector": ({"near__rho": 1, "near__epsilon": None}, "rho: unknown key"),

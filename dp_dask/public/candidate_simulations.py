@@ -18,7 +18,7 @@ from dp_dask.public.guarded import Call, call_here, guarded
 from dp_dask.public.spread import stream
 from dp_dask.simulators import Simulator
 
-__all__ = ["Candidates", "batch_size_of"]
+__all__ = ["Candidates", "batch_size_of", "numbers_of"]
 
 Floats = NDArray[np.float64]
 BATCH = 1_000  # data sets
@@ -28,8 +28,12 @@ HELD = 2**20  # numbers that a batch sends on
 
 def batch_size_of(distance: AnyDistance) -> int:
     """Return how many candidates fit into one batch, a function of public numbers alone."""
-    each = len(distance.statistic.units) if isinstance(distance, OfSums) else distance.n * len(distance.columns)
-    return max(min(BATCH, RECORDS // distance.n, HELD // each), 1)
+    return max(min(BATCH, RECORDS // distance.n, HELD // numbers_of(distance)), 1)
+
+
+def numbers_of(distance: AnyDistance) -> int:
+    """Return how many numbers of a candidate are compared."""
+    return len(distance.statistic.units) if isinstance(distance, OfSums) else distance.n * len(distance.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

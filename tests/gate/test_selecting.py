@@ -220,6 +220,32 @@ def test_a_deadline_ends_a_run_after_the_batch_that_it_fell_in(question):
     assert made.n_answered <= 30
 
 
+@pytest.mark.parametrize("question", [sparse(tolerance=0.0, c=2), top(c=2)])
+def test_what_comes_in_time_does_not_depend_on_how_long_the_records_take_to_compare(question):
+    """Simulating takes a second a batch; comparing none, or on other records a hundred."""
+    request = make_request(question)
+
+    def answered(seconds):
+        now, compare = [0.0], compare_sums(request, sealed())
+
+        def batches():
+            for batch in make_candidates(request).batches():
+                now[0] += 1
+                yield batch
+
+        def slowly(batch):
+            now[0] += seconds
+            return compare(batch)
+
+        seen = []
+        made = run(request, batches(), slowly, Frozen(factor=0.0), deadline=4.0, clock=lambda: now[0], progress=seen.append)
+        return made.accepted, made.n_answered, seen
+
+    quick = answered(0.0)
+    assert quick[2] == [10, 20, 30, 40]
+    assert answered(100.0) == quick
+
+
 @pytest.mark.parametrize("question", [sparse(), top(), top(unit=Unit.RHO)])
 def test_where_all_fail_nothing_is_accepted_and_all_is_answered(question):
     request = make_request(question)
