@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import traceback
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -13,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from dp_dask import releasing
 from dp_dask.check import check
 from dp_dask.config import load
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.selection import SparseVector, TopC, Variant
-from dp_dask.errors import BudgetError, ConfigError, SourceError
+from dp_dask.errors import BudgetError, ClusterError, ConfigError, SourceError
 from dp_dask.gate.ledger import Ledger
 from dp_dask.output import write_run
 from dp_dask.pipeline import run
@@ -192,6 +195,60 @@ def test_a_run_of_choices_alone_has_no_posterior_file(tmp_path):
     target, summaries = write_run(run(pipeline), pipeline.output, pipeline.cluster)
     assert not summaries
     assert sorted(path.name for path in target.iterdir()) == ["near.accepted.csv", "release.json", "report.html", "run.json"]
+
+
+class Failing:
+    """A source that is found changed at the end."""
+
+    def __init__(self, source):
+        self.source, self.asked = source, 0
+
+    def version(self):
+        self.asked += 1
+        return f"version {self.asked}"
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
+
+    def __reduce__(self):
+        return self.source.__reduce__()
+
+
+def test_what_fails_before_the_commit_leaves_no_choice_in_any_frame(tmp_path):
+    write_records(tmp_path, records())
+    pipeline = opened(tmp_path, GOOD)
+    told = []
+    with pytest.raises(SourceError, match="the data changed while they were read; nothing was released or charged") as caught:
+        run(replace(pipeline, source=Failing(pipeline.source)), progress=lambda stage, *_: told.append(stage))
+    assert {"near: simulated", "best: simulated"} < set(told)
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert any("chosen" in each for each in frames)
+    assert "accepted=(" not in repr(frames)
+
+
+@pytest.mark.parametrize("last", ["sums", "noise"])
+def test_a_choice_that_is_made_is_in_no_frame_of_a_later_failure(tmp_path, monkeypatch, last):
+    write_records(tmp_path, records())
+    pipeline = opened(tmp_path, GOOD)
+    made = []
+
+    def choose(pipeline, client, choice, *rest, **options):
+        if made and last == "sums":
+            msg = "the cluster lost simulations"
+            raise ClusterError(msg)
+        made.append(choice.name)
+        return choose_one(pipeline, client, choice, *rest, **options)
+
+    choose_one = releasing._choose
+    monkeypatch.setattr(releasing, "_choose", choose)
+    if last == "noise":
+        monkeypatch.setattr(releasing.additive, "release", lambda *_: 1 / 0)
+    with pytest.raises((ClusterError, ZeroDivisionError)) as caught:
+        run(pipeline)
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert made
+    assert any("chosen" in each for each in frames)
+    assert "accepted=(" not in repr(frames)
 
 
 def test_record_by_record_beside_the_data(tmp_path):
