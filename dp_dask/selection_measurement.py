@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from dp_dask.errors import InferenceError
 from dp_dask.loss import read_loss
 from dp_dask.measurement import Privacy
 from dp_dask.prior import make_prior, plain_prior
-from dp_dask.public.candidate_simulations import Candidates, batch_size_of, numbers_of
+from dp_dask.public.candidate_simulations import Candidates, batch_size_of, draws_digest, numbers_of
 from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.simulator import known_of_simulator, make_simulator
 
@@ -130,26 +130,24 @@ def make_selection(
         faults.add(f"{path}.seconds", f"{told} seconds")
         return None
     try:
+        request = SelectionRequest(
+            dataset=dataset,
+            distance=distance,
+            neighbours=privacy.neighbours,
+            n=privacy.n,
+            question=_question(choice, threshold, distance, sensitivity, loss),
+            simulator=simulator,
+            known=dict(model.known),
+            prior=plain_prior(model, prior),
+            seed=choice.seed,
+            n_simulations=choice.simulations,
+            batch_size=batch_size_of(distance),
+            policy="retry" if model.policy == "retry" else "reject",
+            code=model.code,
+        )
+        request = replace(request, draws=draws_digest(prior, request.seed, request.batch_size))
         made = SelectionMeasurement(
-            name=name,
-            model=model,
-            prior=prior,
-            request=SelectionRequest(
-                dataset=dataset,
-                distance=distance,
-                neighbours=privacy.neighbours,
-                n=privacy.n,
-                question=_question(choice, threshold, distance, sensitivity, loss),
-                simulator=simulator,
-                known=dict(model.known),
-                prior=plain_prior(model, prior),
-                seed=choice.seed,
-                n_simulations=choice.simulations,
-                batch_size=batch_size_of(distance),
-                policy="retry" if model.policy == "retry" else "reject",
-            ),
-            seconds=choice.seconds,
-            threshold=threshold,
+            name=name, model=model, prior=prior, request=request, seconds=choice.seconds, threshold=threshold
         )
         _ = made.candidates  # refuses a distance of columns that the simulator does not make
     except (ValueError, InferenceError) as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import subprocess
+import sys
 import traceback
 from dataclasses import replace
 from decimal import Decimal
@@ -195,6 +197,49 @@ def test_a_run_of_choices_alone_has_no_posterior_file(tmp_path):
     target, summaries = write_run(run(pipeline), pipeline.output, pipeline.cluster)
     assert not summaries
     assert sorted(path.name for path in target.iterdir()) == ["near.accepted.csv", "release.json", "report.html", "run.json"]
+
+
+OWN = """
+import numpy as np
+
+def simulate(theta, n, rng):
+    return rng.uniform(0, 3, (len(theta), n))
+
+simulate.parameters, simulate.columns = ("mu",), ("x",)
+"""
+
+
+def test_an_edited_simulator_is_another_question(tmp_path):
+    """In processes of their own, as a module is imported once in each."""
+    (tmp_path / "own.py").write_text(OWN)
+    own = {"simulator": "own:simulate", "prior": {"mu": {"kind": "normal", "mu": 0, "sigma": 1}}, "components": None}
+    near = {key: value for key, value in (GOOD["measurements"]["near"] | own).items() if value is not None}
+    file = file_of(tmp_path, changed(measurements={"near": near}, inference=None))
+    ask = (
+        "import sys, pathlib; from dp_dask.config import load; r = load(pathlib.Path(sys.argv[1])).selections[0].request; "
+        "print(r.code, r.draws)"
+    )
+
+    def asked():
+        [told] = subprocess.run([sys.executable, "-c", ask, file], check=True, capture_output=True, text=True).stdout.splitlines()
+        return told.split()
+
+    code, draws = asked()
+    assert asked() == [code, draws]
+    (tmp_path / "own.py").write_text(OWN.replace("(0, 3,", "(1, 3,"))
+    other, same = asked()
+    assert other != code
+    assert same == draws
+
+
+def test_parameters_that_are_drawn_otherwise_are_refused(finished):
+    """A version of numpy whose generators give other numbers asks for other candidates, and does not redraw those of before."""
+    publication = finished[1].publication
+    near = publication.selections["near"]
+    assert replace(near.request, draws="0" * 32) != near.request
+    moved = replace(near, request=replace(near.request, draws="0" * 32))
+    with pytest.raises(ConfigError, match="draws other parameters from its seed than were compared"):
+        chosen_from(replace(publication, selections={"near": moved}))
 
 
 class Failing:

@@ -28,7 +28,9 @@ class SelectionRequest:
 
     The candidates are defined by all that is here, as an index alone means nothing: ``simulator`` with what is ``known`` of it,
     ``prior`` (both in plain values, in order of their keys), ``seed``, ``n_simulations`` in batches of ``batch_size``, and
-    whether what fails is drawn again. All of it is public. Raises ValueError for what cannot be.
+    whether what fails is drawn again. ``code`` is the digest of a simulator of the user's own, and ``draws`` that of the first
+    batch of parameters, which another version of a library may draw otherwise from the same seed: either makes other candidates,
+    hence another request. All of it is public. Raises ValueError for what cannot be.
     """
 
     dataset: str
@@ -43,6 +45,8 @@ class SelectionRequest:
     n_simulations: int
     batch_size: int
     policy: Literal["reject", "retry"] = "reject"
+    code: str = ""
+    draws: str = ""
 
     def __post_init__(self) -> None:
         for name in ("known", "prior"):
