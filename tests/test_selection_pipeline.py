@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from commands import dp_dask
 
 from dp_dask import releasing
 from dp_dask.check import check
@@ -188,6 +189,7 @@ def test_files_hold_what_was_accepted_and_the_report_says_what_it_is(finished):
     page = (target / "report.html").read_text()
     assert "no interval that holds the truth at a known rate" in page
     assert "the 5 nearest of 800 simulations, by exponential noise of scale" in page
+    assert "Of sums that is true up to an approximation by simulations" in page  # engine bank
 
 
 def test_a_run_of_choices_alone_has_no_posterior_file(tmp_path):
@@ -197,6 +199,18 @@ def test_a_run_of_choices_alone_has_no_posterior_file(tmp_path):
     target, summaries = write_run(run(pipeline), pipeline.output, pipeline.cluster)
     assert not summaries
     assert sorted(path.name for path in target.iterdir()) == ["near.accepted.csv", "release.json", "report.html", "run.json"]
+    page = (target / "report.html").read_text()
+    assert dp_dask(tmp_path, "report", target).returncode == 0
+    assert (target / "report.html").read_text() == page
+    release = target / "release.json"
+    assert dp_dask(tmp_path, "infer", release, "--output", tmp_path / "again").returncode == 0
+    for words, told in {
+        ("--prior", "{alpha: 1}"): "the release holds choices among simulations alone",
+        ("--measurement", "near"): "the release holds: choices among simulations alone, of which there is no posterior",
+        ("--ask", "P(near.p > 1)"): "unknown name 'near.p'",
+    }.items():
+        refused = dp_dask(tmp_path, "infer", release, *words)
+        assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr
 
 
 OWN = """
@@ -339,6 +353,8 @@ def test_a_check_says_what_to_expect(tmp_path):
     assert best.plan.hits > 3
     assert not near.warnings
     assert not best.warnings
+    smallest = {"measurements__near__epsilon": 1e-12, "measurements__near__tolerance": 1e15}
+    assert len(check(load(file_of(tmp_path, changed(**smallest)))).selections[0].others) == 12  # half and twice cannot be
     strict = check(load(file_of(tmp_path, changed(measurements__near__epsilon=0.05)))).selections[0]
     assert any("would be false, by noise alone" in warning for warning in strict.warnings)
 
