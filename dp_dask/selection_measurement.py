@@ -104,8 +104,10 @@ def make_selection(
     known = None if simulator is None else known_of_simulator(simulator, f"{path}.simulator", faults)
     if known is None:
         return None
-    values = check_keys(given, path, [*KEYS, *OF_METHOD[method], *known], ("prior", "distance", "c"), faults)
-    model = make_simulator(simulator, {key: values[key] for key in known if key in values}, path, faults)
+    asked = [*KEYS, *OF_METHOD[method]]
+    of_simulator = [key for key in known if key not in asked]  # the c of g_and_k, say, keeps its default beside that of a choice
+    values = check_keys(given, path, [*asked, *of_simulator], ("prior", "distance", "c"), faults)
+    model = make_simulator(simulator, {key: values[key] for key in of_simulator if key in values}, path, faults)
     choice = _part(Choice, values, ("c", "simulations", "seed", "seconds"), path, faults) if "c" in values else None
     threshold = None
     if method == "svt":

@@ -132,6 +132,14 @@ def test_what_is_asked_is_what_the_file_says(tmp_path):
     assert [str(loss.amount) for loss in pipeline.losses] == ["1", "4", "4"]
 
 
+def test_the_c_of_a_choice_is_not_that_of_the_simulator(tmp_path):
+    prior = {name: {"kind": "uniform", "lower": 0.1, "upper": 1} for name in "abgk"}
+    own = {"simulator": "g_and_k", "prior": prior, "components": None}
+    content = changed(**{f"measurements__near__{key}": value for key, value in own.items()})
+    near = load(file_of(tmp_path, content)).selections[0]
+    assert (near.request.question.c, near.model.simulator.c, near.request.known) == (5, 0.8, {})
+
+
 def opened(folder, content, epsilon=20):
     pipeline = load(file_of(folder, content))
     ledger = Ledger(pipeline.ledger)
