@@ -176,6 +176,8 @@ def infer(
         if len(publication.measurements) > 1:
             names = ", ".join(publication.measurements)
             raise ConfigError.of("--prior", f"the release holds {names}; say which with --measurement")
+        if not publication.measurements:
+            raise ConfigError.of("--prior", "is for a measurement; the release holds choices among simulations alone")
         priors = {next(iter(publication.measurements)): parse(prior, "--prior")}
     more = {name: select(read(file), None) for name, file in map(_named_file, others)}
     if others and not questions:

@@ -108,7 +108,7 @@ def select(publication: Publication, measurement: str | None) -> Publication:
     kept, selections = publication.measurements, publication.selections
     if measurement is not None:
         if measurement not in kept:
-            names = ", ".join(kept)
+            names = ", ".join(kept) or "choices among simulations alone, of which there is no posterior"
             raise ConfigError.of("--measurement", f"is {measurement!r}; the release holds: {names}")
         kept, selections = {measurement: kept[measurement]}, {}
     delta = None if publication.total is None else publication.total.delta

@@ -18,7 +18,7 @@ from dp_dask.fan_out import over
 from dp_dask.measurement import for_report
 from dp_dask.model import make_model
 from dp_dask.prior import make_prior
-from dp_dask.public.candidate_simulations import Candidates
+from dp_dask.public.candidate_simulations import Candidates, draws_digest
 from dp_dask.public.chosen import Chosen
 from dp_dask.public.infer import check_engine, infer
 from dp_dask.public.limited import limited
@@ -130,7 +130,10 @@ def _infer_one(
 
 
 def chosen_from(publication: Publication) -> tuple[Chosen, ...]:
-    """Draw the accepted parameters of every selection again; raises ConfigError where its simulator or prior cannot be made."""
+    """Draw the accepted parameters of every selection again.
+
+    Raises ConfigError where its simulator or prior cannot be made, or where this version of a library draws others.
+    """
     faults = Faults(Path())
     found = []
     for name, selection in publication.selections.items():
@@ -138,6 +141,10 @@ def chosen_from(publication: Publication) -> tuple[Chosen, ...]:
         model = make_simulator(request.simulator, request.known, path, faults)
         prior = None if model is None else make_prior(model, request.prior, f"{path}.prior", faults)
         if model is None or prior is None:
+            continue
+        if request.draws not in ("", draws_digest(prior, request.seed, request.batch_size)):
+            told = f"numpy {np.__version__} draws other parameters from its seed than were compared; use the version of the run"
+            faults.add(path, f"{told}, or its {name}.accepted.csv")
             continue
         theta = Candidates.of(request, model.simulator, prior).thetas(selection.accepted)
         found.append(Chosen(measurement=name, parameters=model.parameters, selection=selection, theta=theta))

@@ -65,7 +65,8 @@ def release_new(
     ours: set[str] = set()
     if new:
         ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [request.loss for request in new.values()])
-        drawn = _draw(pipeline, list(new.values()), noise, progress, resume=resume)
+        state = pipeline.source.version() if pipeline.version else version
+        drawn = _draw(pipeline, list(new.values()), state, noise, progress, resume=resume)
         why = ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)
         ours = {made.id for made in drawn}
         try:
@@ -86,9 +87,18 @@ def released_as(request: Request | SelectionRequest) -> type[Released]:
 
 
 def _draw(
-    pipeline: Pipeline, new: Sequence[Request | SelectionRequest], noise: Noise, progress: Progress, *, resume: bool
+    pipeline: Pipeline,
+    new: Sequence[Request | SelectionRequest],
+    state: str,
+    noise: Noise,
+    progress: Progress,
+    *,
+    resume: bool,
 ) -> list[Released]:
-    """Read the records once and answer all requests; nothing that is returned may be shown before it is committed."""
+    """Read the records once and answer all requests; nothing that is returned may be shown before it is committed.
+
+    Raises SourceError where the source is not, at the end, in the state that the requests' digests are of.
+    """
     sums = [request for request in new if isinstance(request, Request)]
     choices = [next(s for s in pipeline.selections if s.request == request) for request in new if request not in sums]
     for request in sums:
@@ -99,31 +109,39 @@ def _draw(
             check_workable(choice)
     distances = [choice.request.distance for choice in choices]
     statistics = [*(r.statistic for r in sums), *(d.statistic for d in distances if isinstance(d, OfSums))]
-    state = pipeline.source.version()
-    with pipeline.cluster.client() as client:
-        parts = []
-        if statistics:
-            pipeline.source.check(*columns_of(statistics))
-            sealed = reduce(
-                client,
-                pipeline.source,
-                statistics,
-                progress=lambda done, of: progress("splits read", done, of),
-                stall_timeout=pipeline.cluster.stall_timeout,
-            )
-            parts = cut(sealed, [sum(len(r.statistic.units) for r in sums), *(len(s.units) for s in statistics[len(sums) :])])
-        of_distances = iter(parts[1:])
-        chosen: list[Released] = []
-        for choice in choices:
-            sealed_sums = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
-            chosen.append(_choose(pipeline, client, choice, sealed_sums, noise, progress, resume=resume))
-    if pipeline.source.version() != state:
-        chosen.clear()
-        msg = f"the data changed while they were read; {UNTIL_COMMIT}, run again when they are complete"
-        raise SourceError(msg)
-    added: list[Released] = [*additive.release(parts[0], sums, noise)] if sums else []
+    added: list[Released] = []
+    chosen: list[Released] = []
+    try:
+        with pipeline.cluster.client() as client:
+            parts = []
+            if statistics:
+                pipeline.source.check(*columns_of(statistics))
+                sealed = reduce(
+                    client,
+                    pipeline.source,
+                    statistics,
+                    progress=lambda done, of: progress("splits read", done, of),
+                    stall_timeout=pipeline.cluster.stall_timeout,
+                )
+                sizes = [sum(len(r.statistic.units) for r in sums), *(len(s.units) for s in statistics[len(sums) :])]
+                parts = cut(sealed, sizes)
+            of_distances = iter(parts[1:])
+            for choice in choices:
+                sums_of_it = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
+                chosen.append(_choose(pipeline, client, choice, sums_of_it, noise, progress, resume=resume))
+        _check_unchanged(pipeline, state)
+        added += additive.release(parts[0], sums, noise) if sums else []
+    except BaseException:
+        chosen.clear()  # not paid for: no frame that a reporter keeps may hold what was accepted
+        raise
     of_sums, of_choices = iter(added), iter(chosen)
     return [next(of_sums if isinstance(request, Request) else of_choices) for request in new]
+
+
+def _check_unchanged(pipeline: Pipeline, state: str) -> None:
+    if pipeline.source.version() != state:
+        msg = f"the data changed while they were read; {UNTIL_COMMIT}, run again when they are complete"
+        raise SourceError(msg)
 
 
 def _choose(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,18 +106,18 @@ def check_workable(choice: SelectionMeasurement) -> None:
 
 
 def questions_like(choice: SelectionMeasurement) -> list[SparseVector]:
-    """Return the question at other c, tolerances and epsilons, three of each; none for a choice of c."""
+    """Return the question at other c, tolerances and epsilons, three of each where all can be; none for a choice of c."""
     request, own = choice.request, choice.threshold
     epsilon = request.loss.amount
     if own is None:
         return []
     counts = sorted({max(request.question.c // 4, 1), request.question.c, min(4 * request.question.c, request.n_simulations)})
-    return [
-        replace(own, tolerance=tolerance).question(request.distance, request.question.sensitivity, c, each, request.n_simulations)
-        for c in counts
-        for tolerance in (own.tolerance / 2, own.tolerance, 2 * own.tolerance)
-        for each in (epsilon / 2, epsilon, epsilon * 2)
-    ]
+    found = []
+    for c, times, each in itertools.product(counts, (0.5, 1, 2), (epsilon / 2, epsilon, epsilon * 2)):
+        with suppress(ValueError):  # half an epsilon may have too many decimals, twice a tolerance too many steps
+            like = replace(own, tolerance=times * own.tolerance)
+            found.append(like.question(request.distance, request.question.sensitivity, c, each, request.n_simulations))
+    return found
 
 
 def _plan_top(question: TopC, steps: Floats, n_simulations: int) -> TopPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from dp_dask.errors import InferenceError
 from dp_dask.loss import read_loss
 from dp_dask.measurement import Privacy
 from dp_dask.prior import make_prior, plain_prior
-from dp_dask.public.candidate_simulations import Candidates, batch_size_of
+from dp_dask.public.candidate_simulations import Candidates, batch_size_of, draws_digest, numbers_of
 from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.simulator import known_of_simulator, make_simulator
 
@@ -23,6 +23,7 @@ __all__ = ["METHODS", "Choice", "SelectionMeasurement", "Threshold", "make_selec
 
 METHODS = ("svt", "select")
 KEYS = ("simulator", "method", "prior", "epsilon", "distance", "c", "simulations", "seed", "seconds")
+MOST_HELD = 2**27  # 1 GB: what comes in time is compared only when it is over, as how long that takes is up to the records
 OF_METHOD = {"svt": ("tolerance", "variant", "lower_threshold"), "select": ("rho",)}
 
 
@@ -103,8 +104,10 @@ def make_selection(
     known = None if simulator is None else known_of_simulator(simulator, f"{path}.simulator", faults)
     if known is None:
         return None
-    values = check_keys(given, path, [*KEYS, *OF_METHOD[method], *known], ("prior", "distance", "c"), faults)
-    model = make_simulator(simulator, {key: values[key] for key in known if key in values}, path, faults)
+    asked = [*KEYS, *OF_METHOD[method]]
+    of_simulator = [key for key in known if key not in asked]  # the c of g_and_k, say, keeps its default beside that of a choice
+    values = check_keys(given, path, [*asked, *of_simulator], ("prior", "distance", "c"), faults)
+    model = make_simulator(simulator, {key: values[key] for key in of_simulator if key in values}, path, faults)
     choice = _part(Choice, values, ("c", "simulations", "seed", "seconds"), path, faults) if "c" in values else None
     threshold = None
     if method == "svt":
@@ -123,27 +126,30 @@ def make_selection(
     except ValueError as error:
         faults.add(f"{path}.distance", str(error))
         return None
+    held = choice.simulations * numbers_of(distance)
+    if choice.seconds is not None and held > MOST_HELD:
+        told = f"would hold {held} simulated numbers until the time is over, {MOST_HELD} at most; give fewer simulations, or no"
+        faults.add(f"{path}.seconds", f"{told} seconds")
+        return None
     try:
+        request = SelectionRequest(
+            dataset=dataset,
+            distance=distance,
+            neighbours=privacy.neighbours,
+            n=privacy.n,
+            question=_question(choice, threshold, distance, sensitivity, loss),
+            simulator=simulator,
+            known=dict(model.known),
+            prior=plain_prior(model, prior),
+            seed=choice.seed,
+            n_simulations=choice.simulations,
+            batch_size=batch_size_of(distance),
+            policy="retry" if model.policy == "retry" else "reject",
+            code=model.code,
+        )
+        request = replace(request, draws=draws_digest(prior, request.seed, request.batch_size))
         made = SelectionMeasurement(
-            name=name,
-            model=model,
-            prior=prior,
-            request=SelectionRequest(
-                dataset=dataset,
-                distance=distance,
-                neighbours=privacy.neighbours,
-                n=privacy.n,
-                question=_question(choice, threshold, distance, sensitivity, loss),
-                simulator=simulator,
-                known=dict(model.known),
-                prior=plain_prior(model, prior),
-                seed=choice.seed,
-                n_simulations=choice.simulations,
-                batch_size=batch_size_of(distance),
-                policy="retry" if model.policy == "retry" else "reject",
-            ),
-            seconds=choice.seconds,
-            threshold=threshold,
+            name=name, model=model, prior=prior, request=request, seconds=choice.seconds, threshold=threshold
         )
         _ = made.candidates  # refuses a distance of columns that the simulator does not make
     except (ValueError, InferenceError) as error:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dp_dask.core.prior_kinds import DOMAINS, Domain
 from dp_dask.core.references import import_object
 from dp_dask.core.simulated import Simulated, Size
-from dp_dask.core.source_digest import source_digest
+from dp_dask.core.source_digest import module_folder, source_digest
 
 __all__ = ["UserSimulator", "load_simulator"]
 
@@ -100,8 +100,13 @@ def load_simulator(
         msg = f"{reference!r}: domains are {ranges}; give one of {', '.join(DOMAINS)} for each of {', '.join(names)}"
         raise ValueError(msg)
     decides_n = bool(getattr(function, "decides_n", False))
-    source = source_digest(_module(reference))
-    return UserSimulator(reference, folder, names, named["columns"] or (), ranges, decides_n, source)
+    try:
+        source = source_digest(_module(reference))
+    except TypeError as error:
+        told = f"{reference!r}: {error}; a simulator is a function in a file"
+        raise ValueError(told) from None
+    home = module_folder(_module(reference), folder)
+    return UserSimulator(reference, home, names, named["columns"] or (), ranges, decides_n, source)
 
 
 def _module(reference: str) -> str:

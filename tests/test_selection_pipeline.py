@@ -5,6 +5,10 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import subprocess
+import sys
+import traceback
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -12,12 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from commands import dp_dask
 
+from dp_dask import releasing
 from dp_dask.check import check
 from dp_dask.config import load
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.selection import SparseVector, TopC, Variant
-from dp_dask.errors import BudgetError, ConfigError, SourceError
+from dp_dask.errors import BudgetError, ClusterError, ConfigError, SourceError
 from dp_dask.gate.ledger import Ledger
 from dp_dask.output import write_run
 from dp_dask.pipeline import run
@@ -87,6 +93,9 @@ REFUSED = {
     "no simulations": ({"near__simulations": 0}, "simulations is 0; it must be at least 1"),
     "more than there are": ({"best__c": 801}, "c is 801 of 800 simulations; it must be no more than there are"),
     "no time": ({"near__seconds": 0}, "seconds is 0.0; give a positive number"),
+    "more than can be held until the time is over": (
+        {"near__distance": {"kind": "recordwise", "weights": {"x": 1}, "clip": 3}, "near__simulations": 400_000,
+         "near__seconds": 60}, "would hold 160000000 simulated numbers until the time is over, 134217728 at most"),
     "a variant that is none": ({"near__variant": "fast"}, "variant: is 'fast'"),
     "a policy that ends the run": ({"near__failures": "raise"}, "a simulation that fails is far from any records here"),
     "rho for sparse vector": ({"near__rho": 1, "near__epsilon": None}, "rho: unknown key"),
@@ -121,6 +130,14 @@ def test_what_is_asked_is_what_the_file_says(tmp_path):
     assert near.request.question.threshold * near.request.distance.step == pytest.approx(lowered, abs=2 / N)
     assert isinstance(best.request.question, TopC)
     assert [str(loss.amount) for loss in pipeline.losses] == ["1", "4", "4"]
+
+
+def test_the_c_of_a_choice_is_not_that_of_the_simulator(tmp_path):
+    prior = {name: {"kind": "uniform", "lower": 0.1, "upper": 1} for name in "abgk"}
+    own = {"simulator": "g_and_k", "prior": prior, "components": None}
+    content = changed(**{f"measurements__near__{key}": value for key, value in own.items()})
+    near = load(file_of(tmp_path, content)).selections[0]
+    assert (near.request.question.c, near.model.simulator.c, near.request.known) == (5, 0.8, {})
 
 
 def opened(folder, content, epsilon=20):
@@ -180,6 +197,7 @@ def test_files_hold_what_was_accepted_and_the_report_says_what_it_is(finished):
     page = (target / "report.html").read_text()
     assert "no interval that holds the truth at a known rate" in page
     assert "the 5 nearest of 800 simulations, by exponential noise of scale" in page
+    assert "Of sums that is true up to an approximation by simulations" in page  # engine bank
 
 
 def test_a_run_of_choices_alone_has_no_posterior_file(tmp_path):
@@ -189,6 +207,115 @@ def test_a_run_of_choices_alone_has_no_posterior_file(tmp_path):
     target, summaries = write_run(run(pipeline), pipeline.output, pipeline.cluster)
     assert not summaries
     assert sorted(path.name for path in target.iterdir()) == ["near.accepted.csv", "release.json", "report.html", "run.json"]
+    page = (target / "report.html").read_text()
+    assert dp_dask(tmp_path, "report", target).returncode == 0
+    assert (target / "report.html").read_text() == page
+    release = target / "release.json"
+    assert dp_dask(tmp_path, "infer", release, "--output", tmp_path / "again").returncode == 0
+    for words, told in {
+        ("--prior", "{alpha: 1}"): "the release holds choices among simulations alone",
+        ("--measurement", "near"): "the release holds: choices among simulations alone, of which there is no posterior",
+        ("--ask", "P(near.p > 1)"): "unknown name 'near.p'",
+    }.items():
+        refused = dp_dask(tmp_path, "infer", release, *words)
+        assert (refused.returncode, told in refused.stderr) == (2, True), refused.stderr
+
+
+OWN = """
+import numpy as np
+
+def simulate(theta, n, rng):
+    return rng.uniform(0, 3, (len(theta), n))
+
+simulate.parameters, simulate.columns = ("mu",), ("x",)
+"""
+
+
+def test_an_edited_simulator_is_another_question(tmp_path):
+    """In processes of their own, as a module is imported once in each."""
+    (tmp_path / "own.py").write_text(OWN)
+    own = {"simulator": "own:simulate", "prior": {"mu": {"kind": "normal", "mu": 0, "sigma": 1}}, "components": None}
+    near = {key: value for key, value in (GOOD["measurements"]["near"] | own).items() if value is not None}
+    file = file_of(tmp_path, changed(measurements={"near": near}, inference=None))
+    ask = (
+        "import sys, pathlib; from dp_dask.config import load; r = load(pathlib.Path(sys.argv[1])).selections[0].request; "
+        "print(r.code, r.draws)"
+    )
+
+    def asked():
+        [told] = subprocess.run([sys.executable, "-c", ask, file], check=True, capture_output=True, text=True).stdout.splitlines()
+        return told.split()
+
+    code, draws = asked()
+    assert asked() == [code, draws]
+    (tmp_path / "own.py").write_text(OWN.replace("(0, 3,", "(1, 3,"))
+    other, same = asked()
+    assert other != code
+    assert same == draws
+
+
+def test_parameters_that_are_drawn_otherwise_are_refused(finished):
+    """A version of numpy whose generators give other numbers asks for other candidates, and does not redraw those of before."""
+    publication = finished[1].publication
+    near = publication.selections["near"]
+    assert replace(near.request, draws="0" * 32) != near.request
+    moved = replace(near, request=replace(near.request, draws="0" * 32))
+    with pytest.raises(ConfigError, match="draws other parameters from its seed than were compared"):
+        chosen_from(replace(publication, selections={"near": moved}))
+
+
+class Failing:
+    """A source that is found changed at the end."""
+
+    def __init__(self, source):
+        self.source, self.asked = source, 0
+
+    def version(self):
+        self.asked += 1
+        return f"version {self.asked}"
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
+
+    def __reduce__(self):
+        return self.source.__reduce__()
+
+
+def test_what_fails_before_the_commit_leaves_no_choice_in_any_frame(tmp_path):
+    write_records(tmp_path, records())
+    pipeline = opened(tmp_path, GOOD)
+    told = []
+    with pytest.raises(SourceError, match="the data changed while they were read; nothing was released or charged") as caught:
+        run(replace(pipeline, source=Failing(pipeline.source)), progress=lambda stage, *_: told.append(stage))
+    assert {"near: simulated", "best: simulated"} < set(told)
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert any("chosen" in each for each in frames)
+    assert "accepted=(" not in repr(frames)
+
+
+@pytest.mark.parametrize("last", ["sums", "noise"])
+def test_a_choice_that_is_made_is_in_no_frame_of_a_later_failure(tmp_path, monkeypatch, last):
+    write_records(tmp_path, records())
+    pipeline = opened(tmp_path, GOOD)
+    made = []
+
+    def choose(pipeline, client, choice, *rest, **options):
+        if made and last == "sums":
+            msg = "the cluster lost simulations"
+            raise ClusterError(msg)
+        made.append(choice.name)
+        return choose_one(pipeline, client, choice, *rest, **options)
+
+    choose_one = releasing._choose
+    monkeypatch.setattr(releasing, "_choose", choose)
+    if last == "noise":
+        monkeypatch.setattr(releasing.additive, "release", lambda *_: 1 / 0)
+    with pytest.raises((ClusterError, ZeroDivisionError)) as caught:
+        run(pipeline)
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert made
+    assert any("chosen" in each for each in frames)
+    assert "accepted=(" not in repr(frames)
 
 
 def test_record_by_record_beside_the_data(tmp_path):
@@ -234,6 +361,8 @@ def test_a_check_says_what_to_expect(tmp_path):
     assert best.plan.hits > 3
     assert not near.warnings
     assert not best.warnings
+    smallest = {"measurements__near__epsilon": 1e-12, "measurements__near__tolerance": 1e15}
+    assert len(check(load(file_of(tmp_path, changed(**smallest)))).selections[0].others) == 12  # half and twice cannot be
     strict = check(load(file_of(tmp_path, changed(measurements__near__epsilon=0.05)))).selections[0]
     assert any("would be false, by noise alone" in warning for warning in strict.warnings)
 

@@ -11,6 +11,7 @@ import pytest
 
 from dp_dask.core.fingerprint import fingerprints
 from dp_dask.core.simulated import Simulated
+from dp_dask.public.isolated import Isolated
 from dp_dask.user_simulator import load_simulator
 
 MODULE = """
@@ -114,3 +115,17 @@ def test_it_is_the_same_simulator_in_another_folder(folder):
     moved, edited = replace(simulator, folder=Path("/elsewhere")), replace(simulator, source="0" * 32)
     first, second, third = fingerprints([simulator, moved, edited])
     assert first == second != third
+
+
+def test_a_release_that_knows_no_folder_still_sends_the_simulator_to_other_processes(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    load_simulator("own_simulators:array", folder)
+    again = load_simulator("own_simulators:array", Path())
+    assert again.folder == folder
+    made = Isolated(60.0)(again, np.ones((2, 1)), 3, np.random.default_rng(0))
+    np.testing.assert_array_equal(made.dense("x"), np.ones((2, 3)))
+
+
+def test_what_is_in_no_file_is_refused(folder):
+    with pytest.raises(ValueError, match="'sys:exit': the module sys has no file; a simulator is a function in a file"):
+        load_simulator("sys:exit", folder, ("a",), ("x",))

@@ -20,6 +20,7 @@ __all__ = ["AnyDistance", "Selection", "SelectionMechanism", "SelectionRequest",
 AnyDistance = OfSums | Recordwise
 SelectionMechanism = Literal["sparse_vector_laplace", "sparse_vector_geometric", "top_c_geometric", "top_c_gumbel"]
 LARGEST_SEED = 2**128
+LARGEST_BATCH = 2**20  # whoever reads a release draws one or more of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,9 @@ class SelectionRequest:
 
     The candidates are defined by all that is here, as an index alone means nothing: ``simulator`` with what is ``known`` of it,
     ``prior`` (both in plain values, in order of their keys), ``seed``, ``n_simulations`` in batches of ``batch_size``, and
-    whether what fails is drawn again. All of it is public. Raises ValueError for what cannot be.
+    whether what fails is drawn again. ``code`` is the digest of a simulator of the user's own, and ``draws`` that of the first
+    batch of parameters, which another version of a library may draw otherwise from the same seed: either makes other candidates,
+    hence another request. All of it is public. Raises ValueError for what cannot be.
     """
 
     dataset: str
@@ -43,6 +46,8 @@ class SelectionRequest:
     n_simulations: int
     batch_size: int
     policy: Literal["reject", "retry"] = "reject"
+    code: str = ""
+    draws: str = ""
 
     def __post_init__(self) -> None:
         for name in ("known", "prior"):
@@ -56,8 +61,9 @@ class SelectionRequest:
         if not 0 <= self.seed < LARGEST_SEED:
             msg = f"seed is {self.seed}; it must be a whole number from 0 to 2^128 - 1"
             raise ValueError(msg)
-        if self.n_simulations < 1 or self.batch_size < 1:
-            msg = f"there are {self.n_simulations} simulations in batches of {self.batch_size}; both must be at least 1"
+        if self.n_simulations < 1 or not 1 <= self.batch_size <= LARGEST_BATCH:
+            told = f"there are {self.n_simulations} simulations in batches of {self.batch_size}; both must be at least 1"
+            msg = f"{told}, and a batch no larger than {LARGEST_BATCH}"
             raise ValueError(msg)
         moves = self.distance.sensitivity(self.neighbours)
         if self.question.sensitivity != moves:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["source_digest"]
+__all__ = ["module_folder", "source_digest"]
 
 INSTALLED = ("site-packages", "dist-packages")
 
@@ -28,9 +28,8 @@ def source_digest(module: str) -> str:
         msg = f"the module {module} has no file"
         raise TypeError(msg)
     first = Path(origin)
-    name = module.split(".") if module != "__main__" else [first.stem]
-    root = first.parents[len(name) - (first.stem != "__init__")]
-    package = name[0] if root.name in INSTALLED else None
+    root = _root(module, first)
+    package = first.relative_to(root).parts[0].removesuffix(first.suffix) if root.name in INSTALLED else None
     texts: dict[str, bytes] = {}
     waiting = [first]
     while waiting:
@@ -43,6 +42,21 @@ def source_digest(module: str) -> str:
     for place, text in sorted(texts.items()):
         whole.update(f"{place} {len(text)} ".encode() + text)
     return whole.hexdigest()[:32]
+
+
+def module_folder(module: str, otherwise: Path) -> Path:
+    """Return the folder that an imported module of the user's own came from; for one that is installed the other one.
+
+    Another process finds the module there, wherever it works itself.
+    """
+    root = _root(module, Path(sys.modules[module].__file__ or "").absolute())
+    return otherwise if root.name in INSTALLED else root
+
+
+def _root(module: str, first: Path) -> Path:
+    """Return the entry of the path below which a module's file lies."""
+    name = module.split(".") if module != "__main__" else [first.stem]
+    return first.parents[len(name) - (first.stem != "__init__")]
 
 
 def _beside(path: Path, text: bytes, root: Path, package: str | None) -> Iterator[Path]:

@@ -6,6 +6,7 @@ in. So nothing that can be seen of a run before its commit, how long it takes am
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -84,8 +85,9 @@ def run(
     All batches are simulated and compared before the first answer, also where a sparse vector will end early: else whoever
     watches or kills a run, or counts the batches that it kept, would learn of answers that were not charged. Where ``clock``
     reaches ``deadline`` after a batch no other is asked for: a sparse vector is one of fewer queries, a choice one among those
-    that there are. The caller sees to it that no record decides the deadline. ``progress`` is told how many
-    simulations were compared, and nothing else. A candidate that failed is at an infinite distance whatever ``compare`` says.
+    that there are. How long it takes to compare is up to the records, and so would be how many batches come in time: with a
+    deadline all are simulated, and held, before the first is compared. ``progress`` is told how many simulations were made,
+    and nothing else. A candidate that failed is at an infinite distance whatever ``compare`` says.
 
     Private by the theorem of ``scales`` or ``selection_scale``. Raises ConfigError as ``noise_of`` does, DpDaskError where
     a comparison or the noise fails, and what ``batches`` raise. None of them carries an open distance or a noisy value.
@@ -93,12 +95,10 @@ def run(
     found = noise_of(request)
     question = request.question
     told: list[NDArray[np.bool_]] = []
-    blocks, done = [], 0
-    with closing(_in_order(request, batches, told, deadline, clock)) as awaited:
-        for batch in awaited:
-            blocks.append(_checked(_guarded(partial(_compared, batch, compare))))
-            done += len(batch.data)
-            progress(done)
+    blocks: list[Sensitive[Ints]] = []
+    with closing(_in_order(request, batches, told, deadline, clock, progress)) as awaited:
+        simulated = awaited if math.isinf(deadline) else list(awaited)
+        blocks.extend(_checked(_guarded(partial(_compared, batch, compare))) for batch in simulated)
     if not told:
         msg = "no candidate was simulated; nothing was released or charged"
         raise DpDaskError(msg)
@@ -112,6 +112,7 @@ def _in_order(
     told: list[NDArray[np.bool_]],
     deadline: float,
     clock: Callable[[], float],
+    progress: Callable[[int], None],
 ) -> Generator[CandidateBatch, None, None]:
     """Yield batches until the deadline, noting which of their candidates were simulated; ValueError where one is out of order."""
     done = 0
@@ -122,8 +123,9 @@ def _in_order(
                 msg = f"candidate {done} of {request.n_simulations} is next; {len(batch.data)} came from {batch.first} on"
                 raise ValueError(msg)
             told.append(batch.is_whole)
-            yield batch
             done += len(batch.data)
+            progress(done)
+            yield batch
             if clock() >= deadline:
                 return
     finally:
@@ -133,13 +135,11 @@ def _in_order(
 
 
 def _answer(question: SparseVector | TopC, blocks: Sequence[Sensitive[Ints]], noise: Noise) -> Sensitive[Accepted]:
+    joined = Sensitive(np.concatenate([reveal(block) for block in blocks]))
     if isinstance(question, TopC):
-        joined = Sensitive(np.concatenate([reveal(block) for block in blocks]))
         return Sensitive(Accepted(select(question, joined, noise), len(reveal(joined))))
-    state = begin(question, noise)
-    for block in blocks:
-        state = feed(state, block, noise)
-    return Sensitive(outcome(state))
+    # At once: to draw noise takes seconds, and block by block it would end where the answers do.
+    return Sensitive(outcome(feed(begin(question, noise), joined, noise)))
 
 
 def _compared(batch: CandidateBatch, compare: Compare) -> Sensitive[Ints]:

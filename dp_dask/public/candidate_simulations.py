@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from dp_dask.public.guarded import Call, call_here, guarded
 from dp_dask.public.spread import stream
 from dp_dask.simulators import Simulator
 
-__all__ = ["Candidates", "batch_size_of"]
+__all__ = ["Candidates", "batch_size_of", "draws_digest", "numbers_of"]
 
 Floats = NDArray[np.float64]
 BATCH = 1_000  # data sets
@@ -28,8 +29,12 @@ HELD = 2**20  # numbers that a batch sends on
 
 def batch_size_of(distance: AnyDistance) -> int:
     """Return how many candidates fit into one batch, a function of public numbers alone."""
-    each = len(distance.statistic.units) if isinstance(distance, OfSums) else distance.n * len(distance.columns)
-    return max(min(BATCH, RECORDS // distance.n, HELD // each), 1)
+    return max(min(BATCH, RECORDS // distance.n, HELD // numbers_of(distance)), 1)
+
+
+def numbers_of(distance: AnyDistance) -> int:
+    """Return how many numbers of a candidate are compared."""
+    return len(distance.statistic.units) if isinstance(distance, OfSums) else distance.n * len(distance.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +93,7 @@ class Candidates:
         """Simulate one batch; InferenceError where the simulator cannot be made ready."""
         first = number * self.batch_size
         theta = self._thetas(number)[: self.n_simulations - first]
-        rng = np.random.default_rng(self._seeds(number)[1])
+        rng = np.random.default_rng(_seeds(self.seed, number)[1])
         made = guarded(self.simulator, theta, self.n, rng, policy=self.policy, call=self.call)
         if isinstance(self.distance, OfSums):
             data: NDArray[Any] = sum_simulated(self.distance.statistic, made.simulated)
@@ -113,9 +118,20 @@ class Candidates:
 
     def _thetas(self, number: int) -> Floats:
         """Draw a whole batch, the last one too: what is drawn depends on nothing but the seed and the number."""
-        rng = np.random.default_rng(self._seeds(number)[0])
-        drawn = np.asarray(self.prior.rvs(rng, self.batch_size), dtype=np.float64)
-        return drawn.reshape(self.batch_size, len(self.simulator.parameters))
+        return _drawn(self.prior, self.seed, number, self.batch_size)
 
-    def _seeds(self, number: int) -> list[np.random.SeedSequence]:
-        return np.random.SeedSequence(self.seed, spawn_key=(number,)).spawn(2)
+
+def draws_digest(prior: Any, seed: int, batch_size: int) -> str:
+    """Digest the parameters of the first batch, to six figures: as every machine draws them, until a library draws otherwise."""
+    drawn = _drawn(prior, seed, 0, batch_size)
+    return hashlib.sha256(" ".join(f"{value:.5e}" for value in drawn.ravel()).encode()).hexdigest()[:32]
+
+
+def _drawn(prior: Any, seed: int, number: int, batch_size: int) -> Floats:
+    """Return a batch's parameters [row, p]."""
+    rng = np.random.default_rng(_seeds(seed, number)[0])
+    return np.asarray(prior.rvs(rng, batch_size), dtype=np.float64).reshape(batch_size, -1)
+
+
+def _seeds(seed: int, number: int) -> list[np.random.SeedSequence]:
+    return np.random.SeedSequence(seed, spawn_key=(number,)).spawn(2)

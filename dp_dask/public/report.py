@@ -28,6 +28,7 @@ from dp_dask.public.posterior import INTERVAL, Posterior, Summary, prior_draws
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
 from dp_dask.public.questions import Answer
+from dp_dask.public.simulated import SimulatedObservation
 
 __all__ = ["Spending", "render"]
 
@@ -92,6 +93,9 @@ def render(
         publication=publication,
         rows=rows,
         choices=[{"of": one, "asked": question_in_words(one.selection), "method": method_of(one.selection)} for one in chosen],
+        approximate=[
+            p.measurement for p in posteriors if isinstance(p.observation, SimulatedObservation) and p.inference.error != 0
+        ],
         created=max(each.created for each in released),
         neighbours=request.neighbours,
         n=request.n,

@@ -79,9 +79,18 @@ class SimulatorModel:
     @property
     def prior_type(self) -> type:
         """The simulator's own joint prior, where it has one."""
-        inner = self.simulator.simulator if isinstance(self.simulator, Renamed) else self.simulator
-        found: type = getattr(inner, "prior_type", Independent)
+        found: type = getattr(self._own, "prior_type", Independent)
         return found
+
+    @property
+    def code(self) -> str:
+        """The digest of the user's own code; empty for a simulator that ships."""
+        return str(getattr(self._own, "source", ""))
+
+    @property
+    def _own(self) -> Any:
+        """The simulator under its own names."""
+        return self.simulator.simulator if isinstance(self.simulator, Renamed) else self.simulator
 
     @property
     def call(self) -> Call:

@@ -79,6 +79,7 @@ def test_a_loss_is_that_of_the_question():
         ({"seed": -1}, "seed is -1; it must be a whole number from 0"),
         ({"seed": 2**128}, "it must be a whole number from 0 to 2.128 - 1"),
         ({"batch_size": 0}, "100 simulations in batches of 0; both must be at least 1"),
+        ({"batch_size": 2**21}, "and a batch no larger than 1048576"),
         ({"known": {"a": math.nan}}, "known.a is nan; it must be a text"),
         ({"prior": {"a": [1, object()]}}, r"prior.a\[1\] is <object"),
         ({"prior": {1: 2}}, "prior has a key that is not a text"),

@@ -63,10 +63,7 @@ def test_a_sparse_vector_is_the_mechanism_on_the_distances_by_definition(variant
         made = answer(request, Frozen(seed), candidates=candidates)
         noise = Frozen(seed)
         q = distances(request, candidates)
-        state = begin(request.question, noise)
-        for start in range(0, 100, 10):
-            state = feed(state, Sensitive(q[start : start + 10]), noise)
-        expected = outcome(state)
+        expected = outcome(feed(begin(request.question, noise), Sensitive(q), noise))
         assert (made.accepted, made.n_answered) == (expected.indices, expected.n_answered)
         assert made.n_failed == np.sum(q[: made.n_answered] == FAILED)
         assert not np.any(q[list(made.accepted)] == FAILED)
@@ -220,6 +217,51 @@ def test_a_deadline_ends_a_run_after_the_batch_that_it_fell_in(question):
     assert made.n_answered <= 30
 
 
+@pytest.mark.parametrize("variant", list(Variant))
+def test_as_much_noise_is_drawn_whatever_the_answers(variant):
+    class Counting(Frozen):
+        drawn = 0
+
+        def add_discrete_laplace(self, values, scale):
+            self.drawn += len(values)
+            return super().add_discrete_laplace(values, scale)
+
+    drawn, answered = set(), set()
+    for tolerance in (2.0, 0.0):
+        request, noise = make_request(sparse(variant=variant, c=1, tolerance=tolerance)), Counting(factor=0.0)
+        made = run(request, make_candidates(request).batches(), compare_sums(request, sealed()), noise)
+        drawn.add(noise.drawn)
+        answered.add(made.n_answered)
+    assert len(drawn) == 1
+    assert len(answered) == 2
+
+
+@pytest.mark.parametrize("question", [sparse(tolerance=0.0, c=2), top(c=2)])
+def test_what_comes_in_time_does_not_depend_on_how_long_the_records_take_to_compare(question):
+    """Simulating takes a second a batch; comparing none, or on other records a hundred."""
+    request = make_request(question)
+
+    def answered(seconds):
+        now, compare = [0.0], compare_sums(request, sealed())
+
+        def batches():
+            for batch in make_candidates(request).batches():
+                now[0] += 1
+                yield batch
+
+        def slowly(batch):
+            now[0] += seconds
+            return compare(batch)
+
+        seen = []
+        made = run(request, batches(), slowly, Frozen(factor=0.0), deadline=4.0, clock=lambda: now[0], progress=seen.append)
+        return made.accepted, made.n_answered, seen
+
+    quick = answered(0.0)
+    assert quick[2] == [10, 20, 30, 40]
+    assert answered(100.0) == quick
+
+
 @pytest.mark.parametrize("question", [sparse(), top(), top(unit=Unit.RHO)])
 def test_where_all_fail_nothing_is_accepted_and_all_is_answered(question):
     request = make_request(question)
@@ -275,7 +317,7 @@ class Quoting(Frozen):
 
     def add_discrete_laplace(self, values, scale):
         self.calls += 1
-        if self.calls > 2:
+        if self.calls > 1:
             msg = f"no entropy for {CANARY} {values}"
             raise RuntimeError(msg)
         return super().add_discrete_laplace(values, scale)
