@@ -46,8 +46,11 @@ def test_a_pipeline_runs_is_charged_once_and_can_be_inferred_again(copy, name):
     first = json.loads(dp_dask(copy, "run", file, "--json").stdout)
     assert first["charged"] == plan["cost"] == first["spent"]
     folder = Path(first["folder"])
-    assert sorted(path.name for path in folder.iterdir()) == ["posterior.nc", "release.json", "report.html", "run.json"]
-    second = json.loads(dp_dask(copy, "run", file, "--json").stdout)
+    files = {"release.json", "report.html", "run.json"} | {f"{key}.accepted.csv" for key in first["selections"]}
+    files |= {"posterior.nc"} if first["measurements"] else set()
+    files |= {"simulations"} if any("simulations" in one for one in first["measurements"].values()) else set()
+    assert {path.name for path in folder.iterdir()} == files
+    second = json.loads(dp_dask(copy, "run", file, "--resume", "--json").stdout)
     assert second["charged"] == "0"
     assert second["spent"] == first["spent"]
     assert second["folder"] == first["folder"]
@@ -57,7 +60,13 @@ def test_a_pipeline_runs_is_charged_once_and_can_be_inferred_again(copy, name):
             assert told["lower"] < told["mean"] < told["upper"]
             assert told["r_hat"] < 1.02
             assert told["ess"] > (400 if one["engine"] == "clt_chain" else 1000)  # that one promises 400, in chains
-    inferred = json.loads(dp_dask(copy, "infer", str(folder / "release.json"), "--json").stdout)["measurements"]
+    for key, one in first["selections"].items():
+        assert one | {"charged": False} == second["selections"][key]
+        lines = (folder / f"{key}.accepted.csv").read_text().splitlines()
+        assert len(lines) == 1 + one["accepted"] > 1
+        assert lines[0] == ",".join(["simulation", *one["parameters"]])
+    again = [str(folder / "release.json"), "--simulations", str(first["simulations"])]
+    inferred = json.loads(dp_dask(copy, "infer", *again, "--json").stdout)["measurements"]
     assert inferred.keys() == first["measurements"].keys()
     for key, one in first["measurements"].items():
         assert inferred[key]["parameters"] == one["parameters"]
