@@ -13,19 +13,20 @@ from typing import Any
 import numpy as np
 
 from dp_dask.abc_trials import METHODS, Releasing, Study, choices, releases
-from dp_dask.build import Faults, build, check_keys, leaf, leaves, show
 from dp_dask.clusters import Cluster
 from dp_dask.config import make_cluster, read
 from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.simulated import Simulated
-from dp_dask.distance import make_distance, read_distance
+from dp_dask.entries.build import Faults, build, check_keys, leaf, leaves, show
+from dp_dask.entries.distance import make_distance, read_distance
+from dp_dask.entries.measurement import Measurement, Privacy
+from dp_dask.entries.measurements import make_measurements
+from dp_dask.entries.prior import make_prior
+from dp_dask.entries.simulator import known_of_simulator, make_simulator
 from dp_dask.errors import ConfigError, InferenceError, Problem
 from dp_dask.experiment import read_epsilon
-from dp_dask.measurement import Measurement, Privacy
-from dp_dask.measurements import make_measurements
-from dp_dask.prior import make_prior
 from dp_dask.progress import Progress, silent
 from dp_dask.public.abc_comparison import Cell, Curves, Place, Target, Trial, cells_of, pictures, table, to_csv
 from dp_dask.public.guarded import guarded
@@ -33,7 +34,6 @@ from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulator_model import SimulatorModel
 from dp_dask.public.tempering import Effort
-from dp_dask.simulator import known_of_simulator, make_simulator
 
 __all__ = ["AbcExperiment", "AbcResult", "files", "is_abc", "load", "run"]
 

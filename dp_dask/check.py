@@ -17,11 +17,12 @@ from dp_dask.core.partition import edges_of, is_partition
 from dp_dask.core.privacy import USUAL, Loss, Spent, Unit, price
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
+from dp_dask.entries.measurement import Measurement
+from dp_dask.entries.summary import plan
 from dp_dask.errors import BudgetError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import meaning
-from dp_dask.measurement import Measurement
 from dp_dask.pipeline import check_families
 from dp_dask.private.reduce import columns_of
 from dp_dask.public.engines.bank import make_bank
@@ -31,7 +32,6 @@ from dp_dask.public.simulated_calibration import bank_widths
 from dp_dask.public.simulation import Width, expected_widths
 from dp_dask.releasing import released_as
 from dp_dask.selection_forecast import SelectionForecast, forecast
-from dp_dask.summary import plan
 
 __all__ = ["Check", "Forecast", "check"]
 

@@ -162,13 +162,13 @@ def infer(
 ) -> None:
     """Make a posterior from a public RELEASE.json and ask about it: no records, no budget, any prior."""
     from dp_dask import show  # noqa: PLC0415
+    from dp_dask.entries.strict_yaml import parse  # noqa: PLC0415
     from dp_dask.output import summaries_of, write_inference  # noqa: PLC0415
     from dp_dask.pipeline import check_output, select  # noqa: PLC0415
     from dp_dask.posteriors import infer_from  # noqa: PLC0415
     from dp_dask.public.prediction import predict as predict_from  # noqa: PLC0415
     from dp_dask.public.publication import read  # noqa: PLC0415
     from dp_dask.public.questions import Asked, answer  # noqa: PLC0415
-    from dp_dask.strict_yaml import parse  # noqa: PLC0415
 
     publication = select(read(release), measurement)
     priors = None

@@ -9,22 +9,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dp_dask import strict_yaml
-from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.clusters import Cluster
 from dp_dask.core import plugins
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import Request
 from dp_dask.core.selected import SelectionRequest
+from dp_dask.entries import strict_yaml
+from dp_dask.entries.build import Faults, build, check_keys, leaf, show
+from dp_dask.entries.measurement import Measurement, Privacy
+from dp_dask.entries.measurements import make_measurements
+from dp_dask.entries.selection_measurement import SelectionMeasurement
 from dp_dask.errors import ConfigError
-from dp_dask.measurement import Measurement, Privacy
-from dp_dask.measurements import make_measurements
 from dp_dask.private.sources import Source
 from dp_dask.public.infer import AUTO, check_engine
 from dp_dask.public.simulated_infer import SIMULATED
 from dp_dask.public.tempering import Effort
-from dp_dask.selection_measurement import SelectionMeasurement
 
 __all__ = [
     "CLUSTERS",

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from dp_dask.build import Faults, build, check_keys, leaf, leaves, show
 from dp_dask.clusters import Cluster
 from dp_dask.config import make_cluster, read
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Neighbours, exact_epsilon
+from dp_dask.entries.build import Faults, build, check_keys, leaf, leaves, show
+from dp_dask.entries.measurement import Privacy
+from dp_dask.entries.measurements import make_measurements
 from dp_dask.errors import ConfigError, Problem
-from dp_dask.measurement import Privacy
-from dp_dask.measurements import make_measurements
 from dp_dask.progress import Progress, silent
 from dp_dask.public.comparison import Cell
 from dp_dask.public.counts import CountsObservation

@@ -17,13 +17,13 @@ from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Spent, Unit, price
 from dp_dask.core.release import Release
 from dp_dask.core.selected import Selection
+from dp_dask.entries.measurement import Measurement
+from dp_dask.entries.model import plain_model
+from dp_dask.entries.prior import plain_prior
 from dp_dask.errors import ConfigError, Problem
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise, OpenDPNoise, meaning
-from dp_dask.measurement import Measurement
-from dp_dask.model import plain_model
-from dp_dask.prior import plain_prior
 from dp_dask.progress import Progress, silent
 from dp_dask.public.calibration import ranks
 from dp_dask.public.observe import planned

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from dp_dask.build import Faults
 from dp_dask.clusters import Cluster
 from dp_dask.core.grouped import GroupedSum
+from dp_dask.entries.build import Faults
+from dp_dask.entries.measurement import for_report
+from dp_dask.entries.model import make_model
+from dp_dask.entries.prior import make_prior
+from dp_dask.entries.simulator import make_simulator
 from dp_dask.errors import ConfigError, InferenceError, LimitError
 from dp_dask.fan_out import over
-from dp_dask.measurement import for_report
-from dp_dask.model import make_model
-from dp_dask.prior import make_prior
 from dp_dask.public.candidate_simulations import Candidates, draws_digest
 from dp_dask.public.chosen import Chosen
 from dp_dask.public.infer import check_engine, infer
@@ -28,7 +29,6 @@ from dp_dask.public.publication import Publication, Published
 from dp_dask.public.spread import Mapper, spread_by, watched
 from dp_dask.public.tempering import Effort
 from dp_dask.simulation_store import stored
-from dp_dask.simulator import make_simulator
 
 __all__ = ["chosen_from", "infer_from", "observations"]
 

@@ -14,6 +14,7 @@ from dp_dask.core.of_sums import OfSums
 from dp_dask.core.release import Release, Request
 from dp_dask.core.selected import Selection, SelectionRequest
 from dp_dask.core.selection import TopC
+from dp_dask.entries.selection_measurement import SelectionMeasurement
 from dp_dask.errors import DpDaskError, SourceError
 from dp_dask.fan_out import on_client
 from dp_dask.gate import additive, selecting
@@ -25,7 +26,6 @@ from dp_dask.private.reduce import columns_of, reduce
 from dp_dask.progress import Progress
 from dp_dask.public.spread import spread_by
 from dp_dask.selection_forecast import check_workable
-from dp_dask.selection_measurement import SelectionMeasurement
 from dp_dask.simulation_store import stored
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
-from dp_dask.distance import DISTANCES
-from dp_dask.measurement import Privacy
-from dp_dask.model import MODELS
-from dp_dask.prior import POOLED
+from dp_dask.entries.distance import DISTANCES
+from dp_dask.entries.measurement import Privacy
+from dp_dask.entries.model import MODELS
+from dp_dask.entries.prior import POOLED
+from dp_dask.entries.selection_measurement import METHODS, Choice, Threshold
+from dp_dask.entries.simulator import SIMULATORS, Handling
 from dp_dask.public.infer import ENGINES
-from dp_dask.selection_measurement import METHODS, Choice, Threshold
-from dp_dask.simulator import SIMULATORS, Handling
 
 __all__ = ["schema"]
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dp_dask.core.distances import FAILED
 from dp_dask.core.selection import SparseVector, TopC
+from dp_dask.entries.selection_measurement import SelectionMeasurement
 from dp_dask.errors import ConfigError
 from dp_dask.public.candidate_simulations import Candidates
 from dp_dask.public.selection_plan import SparsePlan, TopPlan, plan_sparse_vector, plan_top_c
-from dp_dask.selection_measurement import SelectionMeasurement
 
 __all__ = ["SelectionForecast", "check_workable", "distances_to_stand_ins", "forecast", "questions_like"]
 

@@ -19,7 +19,7 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum, make_table
-from dp_dask.measurement import Privacy, make_statistic
+from dp_dask.entries.measurement import Privacy, make_statistic
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.noise_law import Gaussian
 from dp_dask.public.observation import Observation

@@ -21,12 +21,12 @@ from dp_dask.core.prior_kinds import make
 from dp_dask.core.priors import Beta, Gamma, Normal
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
+from dp_dask.entries.measurement import Privacy, make_statistic
 from dp_dask.errors import ConfigError
 from dp_dask.explore import explore
 from dp_dask.explore.picture import draw
 from dp_dask.explore.split import STEPS, share
 from dp_dask.gate.ledger import Ledger
-from dp_dask.measurement import Privacy, make_statistic
 from dp_dask.public.candidates import OWN, candidates
 from dp_dask.public.observe import planned
 from dp_dask.public.paired import PairedWidths, compare, simulate_widths, widths_like

@@ -16,12 +16,12 @@ import pytest
 from cases import BY_NAME
 from scipy import integrate, special, stats
 
-from dp_dask.build import Faults
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.priors import Gamma, Normal
 from dp_dask.core.privacy import Neighbours
-from dp_dask.measurement import Privacy, make_statistic
-from dp_dask.model import make_model
+from dp_dask.entries.build import Faults
+from dp_dask.entries.measurement import Privacy, make_statistic
+from dp_dask.entries.model import make_model
 from dp_dask.public.infer import infer
 from dp_dask.public.observation import Observation
 from dp_dask.public.verify import verify

@@ -11,14 +11,14 @@ import pytest
 from cases import BY_NAME
 from prior_examples import EXAMPLES, IDS
 
-from dp_dask.build import Faults
 from dp_dask.core import plugins
 from dp_dask.core.joint_priors import Independent, NormalInverseGamma
 from dp_dask.core.pooled import Pooled
 from dp_dask.core.prior_kinds import make
 from dp_dask.core.priors import Beta, Gamma, Normal
-from dp_dask.prior import make_prior, plain_prior
-from dp_dask.strict_yaml import parse
+from dp_dask.entries.build import Faults
+from dp_dask.entries.prior import make_prior, plain_prior
+from dp_dask.entries.strict_yaml import parse
 
 EXPONENTIAL, BERNOULLI, NORMAL = (BY_NAME[name].model for name in ("exponential", "bernoulli", "normal"))
 SHAPE_RATE = SimpleNamespace(parameters=("shape", "rate"), domains=("positive", "positive"), prior_type=Independent)

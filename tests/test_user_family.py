@@ -13,11 +13,11 @@ from cases import BY_NAME
 from commands import dp_dask
 from scipy import stats
 
-from dp_dask.build import Faults
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.privacy import Neighbours
-from dp_dask.measurement import Privacy, make_statistic
-from dp_dask.model import make_model, plain_model
+from dp_dask.entries.build import Faults
+from dp_dask.entries.measurement import Privacy, make_statistic
+from dp_dask.entries.model import make_model, plain_model
 from dp_dask.public.infer import infer
 from dp_dask.public.joint import JointObservation
 from dp_dask.public.observation import Observation

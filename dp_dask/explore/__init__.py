@@ -16,12 +16,12 @@ from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.pooled import Pooled
 from dp_dask.core.privacy import Unit
+from dp_dask.entries.measurement import INSIDE_SHARE, Measurement
 from dp_dask.errors import ConfigError, InferenceError
 from dp_dask.explore.choose import choose, of_bounds, of_count, of_outside
 from dp_dask.explore.designs import Design, Setting, is_wider, within
 from dp_dask.explore.results import Exploration, Explored, Split, Tried, tell
 from dp_dask.explore.split import split
-from dp_dask.measurement import INSIDE_SHARE, Measurement
 from dp_dask.progress import Progress, silent
 from dp_dask.public.candidates import OWN, candidates, predictive
 from dp_dask.public.paired import compare

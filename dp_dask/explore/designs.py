@@ -15,9 +15,9 @@ from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Neighbours
+from dp_dask.entries.measurement import Measurement, Privacy, redesign
 from dp_dask.errors import InferenceError
 from dp_dask.explore.results import Tried
-from dp_dask.measurement import Measurement, Privacy, redesign
 from dp_dask.progress import Progress
 from dp_dask.public.groups import GroupedObservation
 from dp_dask.public.observation import Observation

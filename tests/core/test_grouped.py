@@ -16,8 +16,8 @@ from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
+from dp_dask.entries.measurement import for_report
 from dp_dask.errors import InferenceError
-from dp_dask.measurement import for_report
 from dp_dask.private.kernels import BLOCK, new_scratch
 from dp_dask.private.sums import sum_batch
 from dp_dask.public.calibration import ranks

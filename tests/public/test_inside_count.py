@@ -22,8 +22,8 @@ from dp_dask.core.priors import Gamma, Normal
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
 from dp_dask.core.table_sum import TableSum, make_table, with_inside_count
+from dp_dask.entries.measurement import Privacy, make_statistic
 from dp_dask.errors import InferenceError
-from dp_dask.measurement import Privacy, make_statistic
 from dp_dask.private.kernels import new_scratch
 from dp_dask.private.sums import sum_batch
 from dp_dask.public.calibration import ranks

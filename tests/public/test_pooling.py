@@ -18,8 +18,8 @@ from dp_dask.core.prior_kinds import make
 from dp_dask.core.priors import Normal
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Request
+from dp_dask.entries.measurement import for_report
 from dp_dask.errors import InferenceError
-from dp_dask.measurement import for_report
 from dp_dask.public.calibration import rank
 from dp_dask.public.diagnostics import diagnose
 from dp_dask.public.engines import guide, lattice

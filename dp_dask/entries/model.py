@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from dp_dask import log_partition
-from dp_dask.build import Faults, build
 from dp_dask.core import plugins
+from dp_dask.entries.build import Faults, build
 from dp_dask.user_family import is_reference, load_class, wrap
 
 __all__ = ["MODELS", "find_class", "known_names", "make_model", "plain_model"]

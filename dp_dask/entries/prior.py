@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core.continuous import SCIPY, Continuous
 from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.pooled import Pooled
 from dp_dask.core.prior_kinds import KINDS, Domain, check_kind, describe, kind_of, make, outside
 from dp_dask.core.spellings import named_by, respell
+from dp_dask.entries.build import Faults, build, check_keys, leaf, show
 from dp_dask.public.simulator_model import SimulatorModel
 
 __all__ = ["POOLED", "make_prior", "plain_prior"]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from dp_dask.build import Faults, leaf
 from dp_dask.core.privacy import Loss, Unit
+from dp_dask.entries.build import Faults, leaf
 
 __all__ = ["read_loss", "resolution"]
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from dp_dask.build import Faults, build, check_keys, leaf
 from dp_dask.core.privacy import Loss, Neighbours
 from dp_dask.core.selected import AnyDistance, SelectionRequest, threshold_of
 from dp_dask.core.selection import SparseVector, TopC, Variant
-from dp_dask.distance import make_distance, read_distance
+from dp_dask.entries.build import Faults, build, check_keys, leaf
+from dp_dask.entries.distance import make_distance, read_distance
+from dp_dask.entries.loss import read_loss
+from dp_dask.entries.measurement import Privacy
+from dp_dask.entries.prior import make_prior, plain_prior
+from dp_dask.entries.simulator import known_of_simulator, make_simulator
 from dp_dask.errors import InferenceError
-from dp_dask.loss import read_loss
-from dp_dask.measurement import Privacy
-from dp_dask.prior import make_prior, plain_prior
 from dp_dask.public.candidate_simulations import Candidates, batch_size_of, draws_digest, numbers_of
 from dp_dask.public.simulator_model import SimulatorModel
-from dp_dask.simulator import known_of_simulator, make_simulator
 
 __all__ = ["METHODS", "Choice", "SelectionMeasurement", "Threshold", "make_selection"]
 

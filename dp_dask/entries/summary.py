@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dp_dask.build import Faults, build, show
 from dp_dask.core.bounds import Bounds, Outside
 from dp_dask.core.cells import choose_cells
 from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.privacy import Loss, Neighbours
 from dp_dask.core.table_sum import TableSum
+from dp_dask.entries.build import Faults, build, show
 from dp_dask.errors import InferenceError
 from dp_dask.public.planning import CELLS, PlannedSummary, simulate_plan
 from dp_dask.public.simulated_cells import Column

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core import plugins
 from dp_dask.core.prior_kinds import Domain
 from dp_dask.core.references import is_reference
+from dp_dask.entries.build import Faults, build, check_keys, leaf, show
 from dp_dask.public.guarded import Policy
 from dp_dask.public.simulator_model import Renamed, SimulatorModel
 from dp_dask.simulators import Simulator

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from dp_dask.build import Faults, check_keys, leaf
 from dp_dask.core.bounds import Outside
 from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS, check_headroom
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.table_sum import TableSum
+from dp_dask.entries.build import Faults, check_keys, leaf
+from dp_dask.entries.loss import read_loss
+from dp_dask.entries.measurement import Measurement, Privacy, make_request, read_bounds
+from dp_dask.entries.prior import make_prior
+from dp_dask.entries.simulator import known_of_simulator, make_simulator
+from dp_dask.entries.summary import Clusters, Setting, make_summary, read_summary
 from dp_dask.errors import InferenceError
-from dp_dask.loss import read_loss
-from dp_dask.measurement import Measurement, Privacy, make_request, read_bounds
-from dp_dask.prior import make_prior
 from dp_dask.public.simulator_model import SimulatorModel
-from dp_dask.simulator import known_of_simulator, make_simulator
-from dp_dask.summary import Clusters, Setting, make_summary, read_summary
 
 __all__ = ["make_simulated"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from dp_dask.build import Faults, show
 from dp_dask.core.names import NAME, is_name
-from dp_dask.measurement import Measurement, Privacy, make_measurement
-from dp_dask.selection_measurement import METHODS, SelectionMeasurement, make_selection
-from dp_dask.simulated_measurement import make_simulated
+from dp_dask.entries.build import Faults, show
+from dp_dask.entries.measurement import Measurement, Privacy, make_measurement
+from dp_dask.entries.selection_measurement import METHODS, SelectionMeasurement, make_selection
+from dp_dask.entries.simulated_measurement import make_simulated
 
 __all__ = ["make_measurements"]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from dp_dask.build import Faults, build, check_keys, leaf, show
 from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds, Outside, check_support
 from dp_dask.core.categories import CategoryCounts
@@ -20,14 +19,15 @@ from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_delta
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
-from dp_dask.loss import read_loss, resolution
-from dp_dask.model import MODELS, find_class, known_names, make_model
-from dp_dask.prior import make_prior
+from dp_dask.entries.build import Faults, build, check_keys, leaf, show
+from dp_dask.entries.loss import read_loss, resolution
+from dp_dask.entries.model import MODELS, find_class, known_names, make_model
+from dp_dask.entries.prior import make_prior
+from dp_dask.entries.summary import Setting
+from dp_dask.entries.tables import inside_sum, table_sum
 from dp_dask.public.gram_report import GramPrior
 from dp_dask.public.groups import GroupedModel
 from dp_dask.public.simulator_model import SimulatorModel
-from dp_dask.summary import Setting
-from dp_dask.tables import inside_sum, table_sum
 from dp_dask.user_family import is_reference
 
 __all__ = [

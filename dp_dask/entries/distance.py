@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dp_dask.build import Faults, build, show
 from dp_dask.core import plugins
 from dp_dask.core.fourier import median_bandwidth
 from dp_dask.core.selected import AnyDistance
+from dp_dask.entries.build import Faults, build, show
 from dp_dask.public.guarded import guarded
 from dp_dask.public.simulator_model import SimulatorModel
 
