@@ -202,6 +202,8 @@ def _plain(value: Any) -> Any:
 def write_report_again(folder: Path) -> Path:
     """Write a run's report.html again from its release.json and run.json; the same release gives the same draws.
 
+    Where the run's time was limited these rest on the simulations that it kept, and no others.
+
     Raises ConfigError where one of the two is missing or not of this version.
     """
     publication = select(files.read(folder / "release.json"), None)
@@ -210,14 +212,18 @@ def write_report_again(folder: Path) -> Path:
         told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         spending = _spending(told)
         n_draws, engine = int(told["draws"]), str(told["engine"])
-        simulations = int(told.get("simulations", SIMULATIONS))
+        simulations, is_limited = int(told.get("simulations", SIMULATIONS)), told.get("seconds") is not None
         if not FEWEST_DRAWS <= n_draws <= MOST_DRAWS:
             problem = "asks for a number of draws that is not allowed"
     except (OSError, ValueError, KeyError, TypeError, OverflowError, InvalidOperation):
         problem = "is missing or not the run.json of a run"
     if problem:
         raise ConfigError.of(str(folder / "run.json"), problem)
-    posteriors = infer_from(publication, n_draws, engine, simulations=simulations)
+    kept = folder / "simulations"
+    store = kept if kept.is_dir() else None
+    posteriors = infer_from(
+        publication, n_draws, engine, simulations=simulations, store=store, reuse=True, anew=store is None or not is_limited
+    )
     page = render(publication, posteriors, summaries_of(posteriors), spending, chosen=chosen_from(publication))
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return folder / "report.html"
@@ -246,6 +252,7 @@ def run_json(run: Run, summaries: Sequence[Summary], spending: Spending, chosen:
         "draws": run.n_draws,
         "engine": run.engine,
         "simulations": run.simulations,
+        "seconds": run.seconds,
         "measurements": {name: {**told, "charged": name in run.charged} for name, told in summaries_json(summaries).items()},
         "selections": {name: {**told, "charged": name in run.charged} for name, told in chosen_json(chosen).items()},
     }

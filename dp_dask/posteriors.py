@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from dp_dask.public.limited import limited
 from dp_dask.public.observe import AnyObservation, observe
 from dp_dask.public.posterior import Posterior, seed
 from dp_dask.public.publication import Publication, Published
+from dp_dask.public.simulations import Batch
 from dp_dask.public.spread import Mapper, spread_by, watched
 from dp_dask.public.tempering import Effort
 from dp_dask.simulation_store import stored
@@ -44,13 +45,15 @@ def infer_from(
     seconds: float | None = None,
     store: Path | None = None,
     reuse: bool = False,
+    anew: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Posterior, ...]:
     """Make every measurement's posterior from public values alone, with other priors where given (by measurement).
 
     ``simulations``: the data sets that may be simulated for each engine, where a release is seen through a simulator; after
-    ``seconds`` no more are begun. Batches of them are kept as files in ``store`` and, to ``reuse``, read from there;
-    ``progress`` is told how many there are so far.
+    ``seconds`` no more are begun. Batches of them are kept as files in ``store`` and, to ``reuse``, read from there; without
+    ``anew`` the first that is not there is where time is over, as it was for the run that kept them. ``progress`` is told how
+    many there are so far.
 
     Repeats give the same draws, with a cluster to simulate on or without. Raises ConfigError where a prior or a model of the
     file cannot be used.
@@ -62,15 +65,33 @@ def infer_from(
     wanted = _wanted(publication, priors)
     with ExitStack() as stack:
         mapper: Mapper = map if cluster is None else stack.enter_context(over(cluster))
+        ended: list[float] = []
+        if not anew:
+            mapper = _ending(ended)
         if store is not None:
             mapper = stored(mapper, store, reuse=reuse)
         if progress is not None:
             mapper = watched(mapper, progress)
         if seconds is not None:  # outside what is stored: a run that goes on ends where the first one would have
             mapper = limited(mapper, deadline=time.monotonic() + seconds)
+        if not anew:
+            mapper = limited(mapper, deadline=1.0, clock=lambda: sum(ended))
         stack.enter_context(spread_by(mapper))
         effort = None if simulations is None else Effort.of(simulations)
         return tuple(_infer_one(*each, n_draws, engine, effort) for each in wanted)
+
+
+def _ending(ended: list[float]) -> Mapper:
+    """Give a map that ends with the first batch of simulations that it is asked for, and notes it."""
+
+    def through(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        if any(isinstance(item, Batch) for item in items):
+            ended.append(1.0)
+            msg = "what the run had no time for is not simulated again; run again for more"
+            raise LimitError(msg)
+        yield from map(function, items)
+
+    return through
 
 
 def observations(publication: Publication) -> dict[str, tuple[AnyObservation, Any]]:

@@ -20,7 +20,7 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import ConfigError, InferenceError
 from dp_dask.gate.ledger import Ledger
 from dp_dask.models.categorical import plugin as Categorical  # noqa: N812
-from dp_dask.output import write_run
+from dp_dask.output import write_report_again, write_run
 from dp_dask.pipeline import calibrate, run
 from dp_dask.posteriors import infer_from
 from dp_dask.public.counts import CountsObservation
@@ -240,3 +240,23 @@ def test_a_simulator_of_the_users_own_is_found_beside_the_file(folder):
     published = made.publication.measurements["own"]
     assert published.is_simulator
     assert published.model == "own_simulator:simulate"
+
+
+def test_the_report_of_a_run_of_limited_time_rests_on_what_that_run_simulated(folder):
+    """As if the time had been over when half of it was simulated: the later half of the files is taken away."""
+    limited = {"draws": 400, "engine": "tempered", "simulations": 20_000, "seconds": 3600}
+    content = changed("inference", limited) | {"measurements": {"mixture": GOOD["measurements"]["mixture"] | {"epsilon": 8}}}
+    pipeline = load(file_of(folder, content))
+    ledger = Ledger(pipeline.ledger)
+    ledger.open_dataset("toy", pipeline.neighbours, Decimal(10), who="t", why="t")
+    ledger.close()
+    target, _ = write_run(run(pipeline), pipeline.output, pipeline.cluster)
+    whole = (target / "report.html").read_text()
+    assert write_report_again(target).read_text() == whole
+    kept = sorted((target / "simulations").iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    for file in kept[len(kept) // 2 :]:
+        file.unlink()
+    part = write_report_again(target).read_text()
+    assert "stopped early: what the run had no time for is not simulated again" in part
+    assert write_report_again(target).read_text() == part
+    assert len(list((target / "simulations").iterdir())) == len(kept) // 2
