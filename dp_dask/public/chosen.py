@@ -50,7 +50,7 @@ def question_in_words(selection: Selection) -> str:
     scales = [f"{scale * step:.4g}" for scale in selection.scales]
     if isinstance(question, TopC):
         noise = "Gumbel" if selection.mechanism == "top_c_gumbel" else "exponential"
-        return f"the {question.c} nearest of {request.n_simulations} simulations, by {noise} noise of scale {scales[0]}"
+        return f"the {question.c} nearest of {selection.n_answered} simulations, by {noise} noise of scale {scales[0]}"
     noise = "one-sided geometric" if question.is_one_sided else "discrete Laplace"
     again = ", drawn anew after each acceptance" if question.n_thresholds > 1 else ""
     return (
