@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.errors import Problem
 
-__all__ = ["Faults", "build", "check_keys", "leaf", "show"]
+__all__ = ["Faults", "build", "check_keys", "leaf", "leaves", "show"]
 
 T = TypeVar("T")
 LARGEST_EXPONENT = 300
@@ -72,6 +72,17 @@ def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
             faults.add(where, f"is {show(fault['input'])}; {wanted}")
         return None
     return result
+
+
+def leaves(kind: Any, given: Any, path: str, faults: Faults) -> list[Any]:
+    """Return the values of a list without repeats as the type, None for a fault."""
+    if not isinstance(given, list) or not given:
+        faults.add(path, f"is {show(given)}; give a list with at least one entry, as [.., ..]")
+        return []
+    values = [leaf(kind, value, f"{path}[{i}]", faults) for i, value in enumerate(given)]
+    if len(set(values)) < len(values) and None not in values:
+        faults.add(path, "lists an entry twice")
+    return values
 
 
 def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:

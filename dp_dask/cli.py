@@ -217,27 +217,49 @@ def calibrate(file: Path, replicates: int, seed: int, cluster: str | None, *, as
 
 @cli.command()
 @FILE
-@click.option("--replicates", type=click.IntRange(20, 20_000), help="Simulated releases a cell, in place of the file's.")
+@click.option("--replicates", type=click.IntRange(1, 20_000), help="Simulated releases a cell, in place of the file's.")
 @click.option("--cluster", help="The kind of cluster, in place of the file's.")
 @click.option("--output", type=click.Path(path_type=Path), help="The folder for results, in place of the file's.")
 @JSON
 def experiment(file: Path, replicates: int | None, cluster: str | None, output: Path | None, *, as_json: bool) -> None:
     """Repeat a paper's comparison of methods, as FILE lists it, on simulated releases. No records, no budget."""
     from dp_dask import show  # noqa: PLC0415
-    from dp_dask.experiment import load  # noqa: PLC0415
-    from dp_dask.experiment import run as run_experiment  # noqa: PLC0415
+    from dp_dask.abc_file import is_abc  # noqa: PLC0415
     from dp_dask.output import write_files  # noqa: PLC0415
-    from dp_dask.pipeline import check_output  # noqa: PLC0415
-    from dp_dask.public.comparison import files  # noqa: PLC0415
 
     given = {"replicates": replicates, "cluster": cluster, "output": str(output.absolute()) if output else None}
-    plan = load(file, **{key: value for key, value in given.items() if value is not None})
+    replaced = {key: value for key, value in given.items() if value is not None}
+    folder, texts, told = (_compare_choices if is_abc(file) else _compare_posteriors)(file, replaced)
+    write_files(texts, folder)
+    show.experiment(told, texts, folder, as_json=as_json)
+
+
+def _compare_posteriors(file: Path, replaced: dict[str, Any]) -> tuple[Path, dict[str, str], dict[str, Any]]:
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.experiment import load, run  # noqa: PLC0415
+    from dp_dask.pipeline import check_output  # noqa: PLC0415
+    from dp_dask.public.comparison import files  # noqa: PLC0415
+    from dp_dask.show_experiments import compared_posteriors  # noqa: PLC0415
+
+    plan = load(file, **replaced)
     check_output(plan.output)
     with show.progress() as progress:
-        cells = run_experiment(plan, progress=progress)
-    texts = files(cells, plan.size.draws)
-    write_files(texts, plan.output)
-    show.experiment(cells, texts, plan.output, as_json=as_json)
+        cells = run(plan, progress=progress)
+    return plan.output, files(cells, plan.size.draws), compared_posteriors(cells)
+
+
+def _compare_choices(file: Path, replaced: dict[str, Any]) -> tuple[Path, dict[str, str], dict[str, Any]]:
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.abc_experiment import files, run  # noqa: PLC0415
+    from dp_dask.abc_file import load  # noqa: PLC0415
+    from dp_dask.pipeline import check_output  # noqa: PLC0415
+    from dp_dask.show_experiments import compared_choices  # noqa: PLC0415
+
+    plan = load(file, **replaced)
+    check_output(plan.output)
+    with show.progress() as progress:
+        result = run(plan, progress=progress)
+    return plan.output, files(result, plan), compared_choices(result.cells, plan.targets)
 
 
 @cli.command()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_dask.build import Faults, build, check_keys, leaf, show
+from dp_dask.build import Faults, build, check_keys, leaf, leaves, show
 from dp_dask.clusters import Cluster
 from dp_dask.config import make_cluster, read
 from dp_dask.core.names import NAME, is_name
@@ -27,7 +27,7 @@ from dp_dask.public.observation import Observation
 from dp_dask.public.observe import planned
 from dp_dask.public.trials import METHODS, Trial, join, outcome
 
-__all__ = ["Experiment", "load", "run"]
+__all__ = ["Experiment", "load", "read_epsilon", "run"]
 
 BATCH = 200  # simulated releases that one task handles; a part of the seed, so it is the same everywhere
 MOST_RECORDS = 10**4
@@ -71,15 +71,15 @@ def load(path: Path, **replaced: Any) -> Experiment:
     top = check_keys(given, "", (*REQUIRED, *sizes, "cluster", "output"), REQUIRED, faults)
     size = build(Size, {key: top[key] for key in sizes if key in top}, "size", faults)
     faults.problems[:] = [Problem(p.path.removeprefix("size."), p.message) for p in faults.problems]
-    methods = _list(str, top.get("methods", []), "methods", faults)
+    methods = leaves(str, top.get("methods", []), "methods", faults)
     for method in methods:
         if method is not None and method not in METHODS:
             faults.add("methods", f"unknown method {method!r}; known: {', '.join(METHODS)}")
-    counts = _list(int, top.get("n", []), "n", faults)
+    counts = leaves(int, top.get("n", []), "n", faults)
     for n in counts:
         if n is not None and not 1 <= n <= MOST_RECORDS:
             faults.add("n", f"is {n}; give whole numbers from 1 to {MOST_RECORDS}")
-    epsilons = [_epsilon(value, faults) for value in _list(Decimal, top.get("epsilon", []), "epsilon", faults)]
+    epsilons = [read_epsilon(value, faults) for value in leaves(Decimal, top.get("epsilon", []), "epsilon", faults)]
     cluster = make_cluster(top.get("cluster", "local"), faults)
     output = leaf(Path, top.get("output", "runs"), "output", faults)
     models = _models(top.get("models", {}), faults)
@@ -97,17 +97,8 @@ def load(path: Path, **replaced: Any) -> Experiment:
     return Experiment(trials=trials, methods=tuple(methods), size=size, cluster=cluster, output=output)
 
 
-def _list(kind: Any, given: Any, path: str, faults: Faults) -> list[Any]:
-    if not isinstance(given, list) or not given:
-        faults.add(path, f"is {show(given)}; give a list with at least one entry, as [.., ..]")
-        return []
-    values = [leaf(kind, value, f"{path}[{i}]", faults) for i, value in enumerate(given)]
-    if len(set(values)) < len(values) and None not in values:
-        faults.add(path, "lists an entry twice")
-    return values
-
-
-def _epsilon(value: Decimal | None, faults: Faults) -> Decimal:
+def read_epsilon(value: Decimal | None, faults: Faults) -> Decimal:
+    """Return an epsilon of a list; 1 where it is a fault."""
     try:
         return exact_epsilon(Decimal(1) if value is None else value)
     except ValueError as error:

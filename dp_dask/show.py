@@ -23,7 +23,6 @@ from dp_dask.gate.journal import Balance
 from dp_dask.output import inference_json
 from dp_dask.pipeline import Run
 from dp_dask.progress import Progress, silent
-from dp_dask.public.comparison import Cell, calibrations, utilities
 from dp_dask.public.posterior import Summary
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.questions import Answer
@@ -249,13 +248,10 @@ def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:
     console.print("500 replicates find an sd 15 % too small 98 times in 100, 2,000 one 7 % too small 2 times in 3.")
 
 
-def experiment(cells: Sequence[Cell], texts: Mapping[str, str], folder: Path, *, as_json: bool) -> None:
+def experiment(told: Mapping[str, Any], texts: Mapping[str, str], folder: Path, *, as_json: bool) -> None:
     """Show the tables of a comparison and where its files are."""
     if as_json:
-        refused = [{**asdict(row), "squared_mmd": None, "standard_error": None} for row in utilities(cells) if row.refusal]
-        served = [asdict(row) for row in utilities(cells) if not row.refusal]
-        tests = [asdict(row) for row in calibrations(cells)]
-        _print_json({"folder": str(folder), "calibration": tests, "utility": served, "refused": refused})
+        _print_json({"folder": str(folder), **told})
         return
     console = make_console()
     console.print(texts["table.md"], soft_wrap=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dp_dask.public.trials import Outcome
 from dp_dask.public.uniformity import LEVEL, uniformity
 
-__all__ = ["Calibration", "Cell", "Utility", "calibrations", "files", "table", "utilities"]
+__all__ = ["Calibration", "Cell", "Utility", "calibrations", "files", "panels", "svg", "table", "utilities"]
 
 Floats = NDArray[np.float64]
 COLOURS = {
@@ -187,7 +187,7 @@ def _qq(cells: Sequence[Cell]) -> str:
     served = [cell for cell in cells if isinstance(cell.outcome, Outcome)]
     models = list(dict.fromkeys(cell.model for cell in cells))
     columns = list(dict.fromkeys((cell.n, cell.epsilon) for cell in cells))
-    figure, axes = _panels(len(models), len(columns), 2.2)
+    figure, axes = panels(len(models), len(columns), 2.2)
     for cell in served:
         panel = axes[models.index(cell.model), columns.index((cell.n, cell.epsilon))]
         assert isinstance(cell.outcome, Outcome)  # noqa: S101  (for the type checker)
@@ -198,14 +198,14 @@ def _qq(cells: Sequence[Cell]) -> str:
         panel.set_xticks([0, 1])
         panel.set_yticks([0, 1])
         panel.set_aspect("equal")
-    return _svg(figure, axes, "uniform quantile", "rank of the truth")
+    return svg(figure, axes, "uniform quantile", "rank of the truth")
 
 
 def _mmd(distances: Sequence[Utility]) -> str:
     """Draw the distance from the non-private posterior over n: models down, epsilon across."""
     models = list(dict.fromkeys(row.model for row in distances))
     epsilons = list(dict.fromkeys(row.epsilon for row in distances))
-    figure, axes = _panels(len(models), len(epsilons), 3.4)
+    figure, axes = panels(len(models), len(epsilons), 3.4)
     for model in models:
         for epsilon in epsilons:
             panel = axes[models.index(model), epsilons.index(epsilon)]
@@ -219,17 +219,19 @@ def _mmd(distances: Sequence[Utility]) -> str:
             panel.set_yscale("log")
             panel.yaxis.set_minor_formatter("")
             panel.set_title(f"{model}\nepsilon {epsilon}", fontsize=8)
-    return _svg(figure, axes, "n", "MMD")
+    return svg(figure, axes, "n", "MMD")
 
 
-def _panels(n_rows: int, n_columns: int, width: float) -> tuple[Any, Any]:
+def panels(n_rows: int, n_columns: int, width: float) -> tuple[Any, Any]:
+    """Return a figure and its panels [row, column], so many inches wide."""
     from matplotlib.figure import Figure  # noqa: PLC0415  (half a second of imports)
 
     figure = Figure(figsize=(width * n_columns + 1.6, 2.2 * n_rows + 0.4), layout="constrained")
     return figure, figure.subplots(n_rows, n_columns, squeeze=False)
 
 
-def _svg(figure: Any, axes: Any, x: str, y: str) -> str:
+def svg(figure: Any, axes: Any, x: str, y: str) -> str:
+    """Return the figure as text, with one legend for all panels; the same figure is the same text."""
     import matplotlib as mpl  # noqa: PLC0415
 
     known: dict[str, Any] = {}
