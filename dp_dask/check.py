@@ -123,7 +123,7 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     if isinstance(like, SimulatedObservation):
         if isinstance(like.statistic, ClusterBands):
             widths = _of_bank(like, prior, min(pipeline.simulations, BANK))
-        else:
+        elif isinstance(like.statistic, TableSum):
             widths, of_plan = _planned(m, like.statistic)
     elif like.n is not None or like.expected_n is not None:
         widths = expected_widths(np.random.default_rng(SEED), like, prior, REPLICATES)

@@ -238,7 +238,7 @@ def calibrate(file: Path, replicates: int, seed: int, cluster: str | None, *, as
 def experiment(file: Path, replicates: int | None, cluster: str | None, output: Path | None, *, as_json: bool) -> None:
     """Repeat a paper's comparison of methods, as FILE lists it, on simulated releases. No records, no budget."""
     from dp_dask import show  # noqa: PLC0415
-    from dp_dask.abc_experiment import is_abc  # noqa: PLC0415
+    from dp_dask.abc_file import is_abc  # noqa: PLC0415
     from dp_dask.output import write_files  # noqa: PLC0415
 
     given = {"replicates": replicates, "cluster": cluster, "output": str(output.absolute()) if output else None}
@@ -264,7 +264,8 @@ def _compare_posteriors(file: Path, replaced: dict[str, Any]) -> tuple[Path, dic
 
 def _compare_choices(file: Path, replaced: dict[str, Any]) -> tuple[Path, dict[str, str], dict[str, Any]]:
     from dp_dask import show  # noqa: PLC0415
-    from dp_dask.abc_experiment import files, load, run  # noqa: PLC0415
+    from dp_dask.abc_experiment import files, run  # noqa: PLC0415
+    from dp_dask.abc_file import load  # noqa: PLC0415
     from dp_dask.pipeline import check_output  # noqa: PLC0415
     from dp_dask.show_experiments import compared_choices  # noqa: PLC0415
 

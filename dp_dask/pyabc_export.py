@@ -67,7 +67,7 @@ class Model:
     def __call__(self, parameters: dict[str, float]) -> dict[str, Floats]:
         """Simulate, with a stream that NumPy's global one decides, which pyABC seeds anew on every worker."""
         theta, n = self.theta(np.array([[parameters[name] for name in self.names]]))
-        made = self.observation.sums(_generator(), theta, n)
+        made = self.observation.whole.sums(_generator(), theta, n)
         return {SUMS: np.where(made.is_whole[:, None], made.values, np.inf)[0]}
 
     @property

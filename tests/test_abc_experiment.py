@@ -15,14 +15,15 @@ import pytest
 import yaml
 from gate.selection_laws import Below, TwoSided
 
-from dp_dask.abc_experiment import files, is_abc, load, run
+from dp_dask.abc_experiment import files, run
+from dp_dask.abc_file import is_abc, load
 from dp_dask.abc_trials import METHODS, SPARSE, accepted_by, choices, releases, sparse_vector, top_c
 from dp_dask.core.distances import FAILED
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.selection import SparseVector, TopC, Variant
 from dp_dask.errors import ConfigError
 from dp_dask.gate.sparse_vector import answer
-from dp_dask.public.abc_comparison import Cell, Place, Target, Trial, held, table, to_csv
+from dp_dask.public.abc_comparison import Place
 
 GOOD = {
     "simulation": {"simulator": "uniform_mixture", "components": 3, "prior": {"kind": "dirichlet", "alpha": 1}},
@@ -191,44 +192,6 @@ def test_a_release_is_held_to_the_exact_posterior_of_the_same_release(tmp_path):
     assert by[Place("exact", Decimal("0.1"))].sd > 1.15 * by[Place("non_private")].sd
 
 
-def cell(method, errors, **setting):
-    place = Place(method, **setting)
-    return Cell(place, tuple(Trial(place=place, error=error, sd=error) for error in errors))
-
-
-def test_a_target_is_a_ratio_of_averages_over_the_replicates_of_both():
-    cells = [cell("release", [1.0, 3.0], epsilon=Decimal(1)), cell("nearest", [2.0, 6.0, 100.0], c=3)]
-    ratio, error, is_held = held(Target(of="release", to="nearest", at_most=0.5, epsilon=Decimal(1), c=3), cells)
-    assert (ratio, error, is_held) == (0.5, 0.0, True)
-    assert not held(Target(of="release", to="nearest", at_most=0.49, epsilon=Decimal(1), c=3), cells)[2]
-    assert not held(Target(of="release", to="nearest", at_most=1, at_least=0.51, epsilon=Decimal(1), c=3), cells)[2]
-    with pytest.raises(ValueError, match="0 results of split"):
-        held(Target(of="split", to="nearest", at_most=1, c=3), cells)
-
-
-def test_the_standard_error_of_a_ratio_is_that_of_simulations():
-    rng = np.random.default_rng(4)
-    ratios, errors = [], []
-    for _ in range(400):
-        one, common = rng.gamma(4, 1, 50), rng.gamma(4, 1, 50)
-        cells = [cell("release", one + common, epsilon=Decimal(1)), cell("exact", 2 * common + 1, epsilon=Decimal(1))]
-        ratio, error, _ = held(Target(of="release", to="exact", at_most=1, epsilon=Decimal(1)), cells)
-        ratios.append(ratio)
-        errors.append(error)
-    assert np.mean(errors) == pytest.approx(np.std(ratios), rel=0.2)  # 5.5 sd of the sd of 400
-
-
-def test_a_choice_that_accepted_nothing_counts_as_the_prior_and_a_csv_has_every_number():
-    cells = [cell("nearest", [0.5, 0.7], c=3), cell("split", [0.1, 0.1], epsilon=Decimal(1), c=3, tolerance=0.1)]
-    told = rows(to_csv(cells))
-    assert [row["method"] for row in told] == ["nearest", "split"]
-    assert told[0]["epsilon"] == told[0]["tolerance"] == ""
-    assert float(told[0]["error"]) == pytest.approx(0.6)
-    assert float(told[0]["error_se"]) == pytest.approx(0.1)
-    assert told[0]["distance"] == ""
-    assert "| 1 | 3 | 0.1 | 0.600 | 0.100 |" in table(cells, [])
-
-
 def test_few_acceptances_are_measured_as_the_prior(tmp_path):
     study = load(write(tmp_path, tolerance=[0.0], methods=["tight"], release=None, targets=[])).study
     by = {trial.place: trial for trial in choices(study, 5, 0)}
@@ -253,13 +216,13 @@ def test_the_command_writes_tables_and_a_picture_and_checks_the_targets(tmp_path
 
 
 def test_observed_records_have_distances_and_curves_and_no_error(tmp_path):
-    plan = load(write(tmp_path, TREND))
+    plan = load(write(tmp_path, TREND, note="A day is protected."))
     result = run(plan)
     texts = files(result, plan)
     assert set(texts) == {"results.csv", "table.md", "curves.svg"}
     assert all(row["error"] == "" and float(row["distance"]) > 0 for row in rows(texts["results.csv"]))
     assert result.curves.simulated[Place("nearest", c=2)].shape == (2, 4)
-    assert "Mean distance" in texts["table.md"]
+    assert texts["table.md"].startswith("A day is protected.\n\nMean distance")
 
 
 def test_the_two_kinds_of_experiment_are_told_apart_by_their_keys(tmp_path):

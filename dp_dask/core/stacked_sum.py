@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.simulated import Simulated
 from dp_dask.core.table_sum import TableSum
 
 __all__ = ["StackedSum"]
@@ -60,3 +61,7 @@ class StackedSum:
     def contributions(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the integers [record, coordinate] of values [record, column], NaN standing for a null."""
         return np.column_stack([part.contributions(values[:, j]) for j, part in enumerate(self.parts)])
+
+    def totals_of(self, simulated: Simulated) -> NDArray[np.int64]:
+        """Return the sums over each simulated data set [size, coordinate]."""
+        return np.column_stack([part.totals_of(simulated) for part in self.parts])

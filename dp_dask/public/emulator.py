@@ -36,6 +36,11 @@ class Emulator:
     The covariance is F F', F = root exp(sum_k u_k slopes_k / 2) core, near the centre a matrix whose logarithm is linear in u: a
     constant one moves the posterior by the order of 1 / sqrt(n) of its sd. ``skewness`` and ``kurtosis`` (excess) [d] are those
     of the sums given w, ``variation`` [d] the sd, over the posterior, of the log of a sum's variance.
+
+    Where fewer records were simulated than there are (``SimulatedObservation.each``), F F' is ``factor`` times the covariance of
+    the sums, and the error of the emulated mean is no longer small beside it: ``covariance`` is F F' (1 / factor + leverage),
+    with x' A x the leverage of the weighted regression, x the polynomial's terms and A = ``spread`` its coefficients' covariance
+    in units of F F'.
     """
 
     around: Normal
@@ -49,6 +54,8 @@ class Emulator:
     variation: Floats
     failures: float  # share of the simulations near the centre
     size: float  # effective simulations that the covariance is from
+    factor: float = 1.0
+    spread: Floats | None = None  # [features, features], where the factor is not 1
 
     def mean(self, w: Floats) -> Floats:
         """Return the mean sums [k, d]."""
@@ -57,12 +64,20 @@ class Emulator:
     def covariance(self, w: Floats) -> Floats:
         """Return the sums' covariances [k, d, d]."""
         factor = self.root @ half_exponential(self.around.whiten(w), self.slopes) @ self.core
-        return np.asarray(factor @ factor.transpose(0, 2, 1))
+        found = np.asarray(factor @ factor.transpose(0, 2, 1))
+        return found if self.spread is None else found * (1 / self.factor + self.leverage(w))[:, None, None]
 
     @property
     def variance(self) -> Floats:
         """The sums' variances [d] at the centre."""
-        return np.asarray(((self.root @ self.core) ** 2).sum(axis=1))
+        return np.asarray(((self.root @ self.core) ** 2).sum(axis=1) / self.factor)
+
+    def leverage(self, w: Floats) -> Floats:
+        """Return the variance [k] of the emulated mean's error, in units of that of a simulated sum; 0 where it is neglected."""
+        if self.spread is None:
+            return np.zeros(len(w))
+        x = polynomial(self.around.whiten(w), self.degree)
+        return np.asarray(np.einsum("kf,fg,kg->k", x, self.spread, x))
 
     def is_near(self, w: Floats) -> NDArray[np.bool_]:
         """Tell which unknowns [k] the emulator may be believed at."""
@@ -118,6 +133,7 @@ def emulate(cloud: Cloud, around: Normal) -> Emulator:
     core = np.linalg.cholesky((narrow[:, None] * z).T @ z / (1 - (narrow**2).sum()) + JITTER * np.eye(len(root)))
     scaled = factor @ core
     standard = residual / np.sqrt((scaled**2).sum(axis=2))
+    factor_of_n = cloud.problem.observation.factor
     changes = np.einsum("jr,krs,js->kj", root, slopes, root) / (root**2).sum(axis=1)
     return Emulator(
         around,
@@ -126,12 +142,20 @@ def emulate(cloud: Cloud, around: Normal) -> Emulator:
         root,
         slopes,
         core,
-        skewness=narrow @ standard**3,
-        kurtosis=narrow @ standard**4 - 3,
+        skewness=narrow @ standard**3 / math.sqrt(factor_of_n),
+        kurtosis=(narrow @ standard**4 - 3) / factor_of_n,
         variation=np.sqrt((changes**2).sum(axis=0)),
         failures=float(density[~cloud.made.is_whole].sum() / density.sum()),
         size=float(1 / (narrow**2).sum()),
+        factor=float(factor_of_n),
+        spread=None if factor_of_n == 1 else _spread(x, broad),
     )
+
+
+def _spread(x: Floats, weight: Floats) -> Floats:
+    """Return the covariance of a weighted regression's coefficients, for residuals of variance 1: (X'WX)^-1 X'W^2X (X'WX)^-1."""
+    inverse = np.linalg.pinv((weight[:, None] * x).T @ x, hermitian=True)
+    return np.asarray(inverse @ ((weight**2)[:, None] * x).T @ x @ inverse)
 
 
 def _second_moments(u: Floats, residual: Floats, weight: Floats) -> tuple[Floats, Floats]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.grid import MAX_PRIVATE_RECORDS
+from dp_dask.core.stacked_sum import StackedSum
 from dp_dask.errors import InferenceError
 from dp_dask.public.counts import CountsObservation
 from dp_dask.public.gram_likelihood import GramObservation
@@ -81,7 +82,9 @@ def _ranges(observation: Observation | JointObservation | GramObservation | Simu
     if isinstance(observation.statistic, ClusterBands):
         return [(0.0, 1.0)] * len(observation.statistic.units)  # that each record raises by 1 at most, in any order
     if isinstance(observation, JointObservation | SimulatedObservation):
-        rows = observation.statistic.rows
+        tables = observation.statistic
+        parts = tables.parts if isinstance(tables, StackedSum) else (tables,)
+        rows = [row for part in parts for row in part.rows]
         return [(min(float(row.min()), 0.0), max(float(row.max()), 0.0)) for row in rows]
     statistic = observation.statistic
     c, unit, centre = len(statistic.columns), float(statistic.unit), float(statistic.centre)

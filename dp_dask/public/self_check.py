@@ -32,7 +32,7 @@ def check_ranks(rng: np.random.Generator, made: Cloud | Fitted | Bank, n: int) -
     cloud = made.cloud if isinstance(made, Fitted) else made
     prior = Normal.of(*(made.posterior.moments() if isinstance(made, Fitted) else cloud.moments()))
     problem = cloud.problem
-    truths = problem.at(rng, prior.draw(rng, n))
+    truths = problem.whole.at(rng, prior.draw(rng, n))
     kept = truths.is_whole & np.isfinite(problem.unknowns.log_density(truths.w))
     sums = truths.sums[kept]
     noise = problem.observation.noise

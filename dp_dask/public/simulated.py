@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.simulated import Failure, Size
+from dp_dask.core.stacked_sum import StackedSum
 from dp_dask.core.table_sum import TableSum
 from dp_dask.errors import InferenceError
 from dp_dask.public.guarded import Call, Policy, call_here, guarded
@@ -41,10 +42,16 @@ class SimulatedObservation(Noisy):
     how many records there are, n is None and the noisy count, if one was released, is one more noisy sum: it tells of theta.
     Where n is private and the simulator needs it, its prior is geometric with mean ``expected_n``, or flat where that is None
     and a count was released. ``policy`` and ``call`` are those of ``guarded``.
+
+    ``each`` is for records that are independent given theta: a data set is then simulated with so many of the public n, and its
+    sums taken ``factor`` = n / each times. With f and C the mean and the covariance of one record's contribution, n of them have
+    sum S of mean n f and covariance n C; those of ``each``, times the factor, have mean n f too, and covariance
+    factor^2 each C = factor n C. So the mean is unbiased and the covariance is to be divided by the factor, which engine
+    synthetic does; the law of S itself is not to be had from fewer records, so that the other engines refuse.
     """
 
     simulator: Simulator
-    statistic: TableSum | ClusterBands
+    statistic: TableSum | StackedSum | ClusterBands
     n: int | None
     scale: float
     y: tuple[int, ...]
@@ -53,8 +60,12 @@ class SimulatedObservation(Noisy):
     law: type[Laplace | Gaussian] = Laplace
     policy: Policy = "reject"
     call: Call = call_here
+    each: int | None = None
 
     def __post_init__(self) -> None:
+        if self.each is not None and (self.n is None or self.each < 1 or self.n % self.each):
+            msg = f"each is {self.each} of n = {self.n} records; it must divide a public n"
+            raise InferenceError(msg)
         for column in self.statistic.columns:
             if column not in self.simulator.columns:
                 msg = f"the release is of column {column!r}; the simulator makes {', '.join(self.simulator.columns)}"
@@ -84,6 +95,24 @@ class SimulatedObservation(Noisy):
         return self.simulator.decides_n and self.count is not None
 
     @property
+    def factor(self) -> int:
+        """How many times as many records the released data set has as a simulated one."""
+        return 1 if self.each is None else (self.n or 0) // self.each
+
+    @property
+    def whole(self) -> SimulatedObservation:
+        """The same, with all records simulated."""
+        return replace(self, each=None)
+
+    def check_whole(self, engine: str) -> None:
+        """Raise InferenceError where not all records are simulated."""
+        if self.each is not None:
+            msg = (
+                f"engine {engine} needs all {self.n} records simulated, not {self.each} of them; leave each out, or use synthetic"
+            )
+            raise InferenceError(msg)
+
+    @property
     def released(self) -> Floats:
         """The noisy sums [d], with the noisy count where it tells of theta."""
         count = (self.count or 0,) if self.has_count else ()
@@ -92,9 +121,11 @@ class SimulatedObservation(Noisy):
     def sums(self, rng: np.random.Generator, theta: Floats, n: Size = None) -> SimulatedSums:
         """Simulate a data set for each row of theta [B, p], of the public n or of n [B] records, and reduce each.
 
+        Of the public n ``each`` are simulated, where that is given, and the sums taken ``factor`` times.
         InferenceError where the simulator cannot be made ready, or fails under the policy ``raise``.
         """
-        size = self.n if n is None else n
+        size = (self.each or self.n) if n is None else n
+        factor = self.factor if n is None else 1
         step = max(round(RECORDS / (1 + np.max(size, initial=0))), 1) if size is not None else len(theta)
         values = np.zeros((len(theta), len(self.released)), dtype=np.int64)
         is_whole = np.ones(len(theta), dtype=np.bool_)
@@ -106,7 +137,7 @@ class SimulatedObservation(Noisy):
             found = self.statistic.totals_of(made.simulated)
             if self.has_count:
                 found = np.append(found, self.statistic.count_weight * made.simulated.counts[:, None], axis=1)
-            values[part], is_whole[part] = found, made.is_whole
+            values[part], is_whole[part] = factor * found, made.is_whole
             failures.extend(replace(failure, row=start + failure.row) for failure in made.failures[: TOLD - len(failures)])
         return SimulatedSums(values, is_whole, tuple(failures))
 
@@ -114,7 +145,7 @@ class SimulatedObservation(Noisy):
         """Simulate one data set of theta [p] and a release of it; None where the simulator fails."""
         if self.draws_n and n is None:
             n = draw_n(rng, None, self.expected_n)
-        made = self.sums(rng, theta[None], n)
+        made = self.whole.sums(rng, theta[None], n)
         if not made.is_whole[0]:
             return None
         noisy = made.values[0] + self.noise.draw(rng, made.values.shape[1])

@@ -50,7 +50,8 @@ def infer_simulated(
     effort = effort or Effort()
     problem = ""
     try:
-        made, why = _made(rng, observation, prior, n_draws, engine, effort)
+        make = _made if observation.each is None else _made_of_few
+        made, why = make(rng, observation, prior, n_draws, engine, effort)
     except LimitError as error:
         problem = f"engine {engine} did not come to an end: {error}"
     if problem:
@@ -97,6 +98,18 @@ def _made(
         why = [f"not bank: {error}", *why]
     made, also = _narrower(rng, cloud, banked)
     return made, [also, *why]
+
+
+def _made_of_few(
+    rng: np.random.Generator, observation: SimulatedObservation, prior: Any, n_draws: int, engine: str, effort: Effort
+) -> tuple[Fitted, list[str]]:
+    """Return what engine synthetic makes of a few records a data set, where they are independent; the others are refused."""
+    if engine not in {"auto", "synthetic"}:
+        observation.check_whole(engine)
+    cloud = temper(first_cloud(rng, observation, prior, effort.per_generation), effort)
+    return synthetic.trusted(rng, cloud, effort, n_draws), [
+        f"{observation.each} of {observation.n} independent records simulated"
+    ]
 
 
 def _narrower(rng: np.random.Generator, cloud: Cloud, banked: Bank | None) -> tuple[Cloud | Bank, str]:

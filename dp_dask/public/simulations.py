@@ -16,7 +16,7 @@ from dp_dask.public.simulated import TOLD, SimulatedObservation
 from dp_dask.public.spread import spread
 from dp_dask.public.unknowns import Unknowns
 
-__all__ = ["FROM_PRIOR", "Problem", "Simulations"]
+__all__ = ["FROM_PRIOR", "PREDICTED", "Problem", "Simulations"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -93,10 +93,15 @@ class Problem:
         ]
         return Simulations.join(spread(simulate_batch, batches))
 
+    @property
+    def whole(self) -> Problem:
+        """The same, with all records simulated."""
+        return replace(self, observation=self.observation.whole)
+
     def predicted(self, rng: np.random.Generator, prior: Ints, w: Floats) -> Predicted:
         """Simulate here at some posterior draws w [k, q] and at their mean; ``prior`` are sums of prior draws."""
         wanted = (w[rng.choice(len(w), PREDICTED)], np.repeat(w.mean(axis=0)[None], PREDICTED, axis=0))
-        made = [self.at(rng, each) for each in wanted]
+        made = [self.whole.at(rng, each) for each in wanted]
         at_posterior, at_mean = (each.sums[each.is_whole].astype(np.float64) for each in made)
         return Predicted(prior.astype(np.float64), at_posterior, at_mean)
 

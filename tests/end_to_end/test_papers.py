@@ -56,7 +56,7 @@ def test_a_paper_s_comparison_of_choices_runs(tmp_path, file):
 
 @pytest.mark.parametrize("file", OF_CHOICES, ids=[file.stem for file in OF_CHOICES])
 def test_a_paper_s_file_of_choices_is_valid_as_it_ships(file):
-    from dp_dask.abc_experiment import load
+    from dp_dask.abc_file import load
 
     plan = load(file)
     assert plan.study.methods == ("published", "resampled", "tight", "split", "one_sided", "select")

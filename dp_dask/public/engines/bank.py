@@ -66,6 +66,7 @@ def make_bank(rng: np.random.Generator, observation: SimulatedObservation, prior
 
     Raises InferenceError where too few of them are of use.
     """
+    observation.check_whole("bank")
     problem = Problem.of(rng, observation, unknowns(observation, prior))
     all_made = problem.generation(0, size)
     usable = all_made.is_whole & np.isfinite(all_made.w).all(axis=1)

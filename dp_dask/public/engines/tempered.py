@@ -24,7 +24,8 @@ def tempered(rng: np.random.Generator, observation: SimulatedObservation, prior:
 
 
 def conclude(rng: np.random.Generator, cloud: Cloud, n_draws: int) -> Inference:
-    """Draw particles by their weights."""
+    """Draw particles by their weights; raises InferenceError where they are of too few records."""
+    cloud.problem.observation.check_whole("tempered")
     size = CHAINS * -(-n_draws // CHAINS)
     chosen = rng.choice(cloud.size, size, p=normalised(cloud.log_weight(cloud.multiple)))
     draws = cloud.problem.unknowns.theta(cloud.made.w[chosen]).reshape(CHAINS, size // CHAINS, -1)
