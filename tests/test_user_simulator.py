@@ -129,3 +129,12 @@ def test_a_release_that_knows_no_folder_still_sends_the_simulator_to_other_proce
 def test_what_is_in_no_file_is_refused(folder):
     with pytest.raises(ValueError, match="'sys:exit': the module sys has no file; a simulator is a function in a file"):
         load_simulator("sys:exit", folder, ("a",), ("x",))
+
+
+def test_a_file_of_another_folder_is_not_taken_for_one_of_its_name(folder, tmp_path):
+    load_simulator("own_simulators:array", folder)
+    (tmp_path / "own_simulators.py").write_text(MODULE)
+    (tmp_path / "queue.py").write_text(MODULE)
+    for name in ("own_simulators", "queue"):
+        with pytest.raises(ValueError, match=f"another module {name} is imported already, from .*; rename the file"):
+            load_simulator(f"{name}:array", tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -21,7 +22,8 @@ def is_reference(name: str) -> bool:
 def import_object(reference: str, folder: Path, form: str) -> Any:
     """Import the module, with the pipeline file's folder on the path, and return what it has of that name, or None.
 
-    Raises ValueError where the module cannot be imported; ``form`` tells how a reference reads, such as module:Class.
+    Raises ValueError where the module cannot be imported, or where another of its name, of another folder, was imported before:
+    that one is what Python would go on to give. ``form`` tells how a reference reads, such as module:Class.
     """
     module_name, _, name = reference.partition(":")
     kind = ""
@@ -36,4 +38,14 @@ def import_object(reference: str, folder: Path, form: str) -> Any:
         where = "beside the pipeline file, on PYTHONPATH or installed"
         msg = f"{reference!r} cannot be imported ({kind}); it is {form}, the module {where}"
         raise ValueError(msg)
+    _check_beside(reference, module_name.partition(".")[0], folder)
     return getattr(module, name, None)
+
+
+def _check_beside(reference: str, first: str, folder: Path) -> None:
+    """Raise ValueError where the module lies in the folder and it is not that one; a relative folder is no pipeline file's."""
+    found = [place for place in (folder / f"{first}.py", folder / first / "__init__.py") if place.is_file()]
+    origin = getattr(sys.modules[first], "__file__", None) or ""
+    if folder.is_absolute() and found and not any(os.path.realpath(place) == os.path.realpath(origin) for place in found):
+        msg = f"{reference!r}: another module {first} is imported already, from {origin or 'Python itself'}; rename the file"
+        raise ValueError(msg)
