@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from dp_dask.clusters import Cluster
-from dp_dask.errors import ClusterError
+from dp_dask.errors import ClusterError, InferenceError
 from dp_dask.public.spread import Mapper
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = ["on_client", "over"]
 FEWEST = 8  # batches: fewer take less time than a cluster to start
 AHEAD = 2  # batches for each thread that may wait or run at once: results and arguments are held for no more
 FETCH = 5.0  # seconds for which a result's first transfer is waited for; Dask itself seeks a dead worker for minutes
+CUT = "Long error message"  # what Dask puts first where it has cut a text, which follows
 
 
 @contextmanager
@@ -69,12 +70,18 @@ def _result(future: Future, stall_timeout: float) -> Any:
     from distributed import CancelledError, KilledWorker, wait  # noqa: PLC0415  (heavy: not for --help)
     from distributed.comm import CommClosedError  # noqa: PLC0415
 
-    kind = ""
+    kind = cut = ""
     try:
         wait(future, timeout=stall_timeout)
         return _fetch(future, stall_timeout)
+    except InferenceError as error:
+        if error.args[0] != CUT:
+            raise
+        cut = f"{error.args[1]}.."
     except (CancelledError, KilledWorker, CommClosedError, TimeoutError) as error:
         kind = type(error).__name__
+    if cut:
+        raise InferenceError(cut)
     msg = f"the cluster lost simulations ({kind}); releases made before are kept and not charged again: run again"
     raise ClusterError(msg)
 

@@ -112,11 +112,12 @@ def write_inference(
     predictions: Sequence[Prediction] = (),
     others: Mapping[str, Publication] | None = None,
 ) -> list[Summary]:
-    """Write release.json, posterior.nc and report.html of an inference from a public release; return the summaries.
+    """Write release.json, posterior.nc, accepted.csv of choices and report.html of an inference; return the summaries.
 
     ``others`` are the releases, by the names that questions know them by, on which answers rest too.
     """
     _replace(folder / "release.json", lambda path: files.write(publication, path))
+    write_files({f"{one.measurement}.accepted.csv": accepted_csv(one) for one in chosen_from(publication)}, folder)
     return write_posterior(publication, posteriors, None, folder, answers, predictions, others)
 
 

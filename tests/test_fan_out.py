@@ -20,7 +20,7 @@ from distributed import Client
 from dp_dask.clusters.local import plugin as Local  # noqa: N812
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Release, Request
-from dp_dask.errors import ClusterError
+from dp_dask.errors import ClusterError, InferenceError
 from dp_dask.fan_out import AHEAD, FEWEST, on_client, over
 from dp_dask.posteriors import infer_from
 from dp_dask.public.engines import kernel_is
@@ -128,6 +128,18 @@ def test_what_the_function_raises_arrives_and_leaves_no_tasks(client):
     with pytest.raises(ValueError, match="as the function said"):
         list(on_client(client, fail, range(50), stall_timeout=60))
     assert nothing_is_left(client)
+
+
+def refuse(item: int) -> int:
+    msg = f"{item} cannot be served: " + "for a long reason, " * 30
+    raise InferenceError(msg)
+
+
+def test_a_long_refusal_arrives_cut_and_in_its_own_words(client):
+    with pytest.raises(InferenceError) as caught:
+        list(on_client(client, refuse, [7], stall_timeout=60))
+    assert str(caught.value).startswith("7 cannot be served: for a long reason, for")
+    assert str(caught.value).endswith("..")
 
 
 def die_once(item: tuple[str, int]) -> int:

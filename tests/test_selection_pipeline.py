@@ -212,6 +212,7 @@ def test_a_run_of_choices_alone_has_no_posterior_file(tmp_path):
     assert (target / "report.html").read_text() == page
     release = target / "release.json"
     assert dp_dask(tmp_path, "infer", release, "--output", tmp_path / "again").returncode == 0
+    assert (tmp_path / "again" / "near.accepted.csv").read_text() == (target / "near.accepted.csv").read_text()
     for words, told in {
         ("--prior", "{alpha: 1}"): "the release holds choices among simulations alone",
         ("--measurement", "near"): "the release holds: choices among simulations alone, of which there is no posterior",
