@@ -96,6 +96,14 @@ REFUSED = {
     "more than can be held until the time is over": (
         {"near__distance": {"kind": "recordwise", "weights": {"x": 1}, "clip": 3}, "near__simulations": 400_000,
          "near__seconds": 60}, "would hold 160000000 simulated numbers until the time is over, 134217728 at most"),
+    "a bandwidth of 0": (
+        {"near__distance": {"kind": "mmd", "column": "x", "bounds": [0, 3], "bandwidth": 0}}, "bandwidth is 0; give at least"),
+    "columns with a bandwidth of 0": (
+        {"near__distance": {"kind": "mmd_product", "columns": {"x": [0, 3]}, "bandwidth": 0}}, "with a bandwidth of 0; give"),
+    "random features of a bandwidth of 0": (
+        {"near__distance": {"kind": "mmd_random", "columns": {"x": [0, 3]}, "bandwidth": 0}}, "bandwidth 0, 100 features; give"),
+    "bounds beyond all numbers": (
+        {"near__distance": {**DISTANCE, "bounds": [-1e308, 1e308]}}, "has bounds or weights beyond what floating point holds"),
     "a variant that is none": ({"near__variant": "fast"}, "variant: is 'fast'"),
     "a policy that ends the run": ({"near__failures": "raise"}, "a simulation that fails is far from any records here"),
     "rho for sparse vector": ({"near__rho": 1, "near__epsilon": None}, "rho: unknown key"),

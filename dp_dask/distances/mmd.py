@@ -57,7 +57,7 @@ class Mmd:
 
     def make(self, n: int, choose: ChooseBandwidth) -> OfSums:
         """Make the distance; raises ValueError as ``mmd`` does."""
-        bandwidth = self.bandwidth or choose((self.column,))
+        bandwidth = choose((self.column,)) if self.bandwidth is None else self.bandwidth
         return mmd(self.column, Bounds(*self.bounds), bandwidth, n, outside=self.outside, is_integer=self.integer)
 
 

@@ -72,7 +72,8 @@ class MmdProduct:
 
     def make(self, n: int, choose: ChooseBandwidth) -> OfSums:
         """Make the distance; raises ValueError as ``mmd_product`` does."""
-        return mmd_product(bounds_of(self.columns), self.bandwidth or choose(tuple(self.columns)), n)
+        bandwidth = choose(tuple(self.columns)) if self.bandwidth is None else self.bandwidth
+        return mmd_product(bounds_of(self.columns), bandwidth, n)
 
 
 plugin = MmdProduct

@@ -62,7 +62,7 @@ class MmdRandom:
 
     def make(self, n: int, choose: ChooseBandwidth) -> OfSums:
         """Make the distance; raises ValueError as ``mmd_random`` does."""
-        bandwidth = self.bandwidth or choose(tuple(self.columns))
+        bandwidth = choose(tuple(self.columns)) if self.bandwidth is None else self.bandwidth
         return mmd_random(bounds_of(self.columns), bandwidth, n, features=self.features, seed=self.seed)
 
 

@@ -123,8 +123,9 @@ def make_selection(
     try:
         distance = make_distance(options, model, prior, n)
         sensitivity = distance.sensitivity(privacy.neighbours)
-    except ValueError as error:
-        faults.add(f"{path}.distance", str(error))
+    except (ValueError, OverflowError) as error:
+        beyond = "has bounds or weights beyond what floating point holds; rescale the columns"
+        faults.add(f"{path}.distance", beyond if isinstance(error, OverflowError) else str(error))
         return None
     held = choice.simulations * numbers_of(distance)
     if choice.seconds is not None and held > MOST_HELD:
