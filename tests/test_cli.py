@@ -518,5 +518,5 @@ def test_the_schema_accepts_what_the_loader_accepts(folder):
     normal = next(model for model in models if model["properties"]["model"]["const"] == "normal")
     assert "sigma" in normal["required"]
     of_sir = [form for form in forms if form["properties"].get("simulator") == {"const": "sir"}]
-    assert [form["properties"]["method"] for form in of_sir][0] == {"const": "release"}
+    assert next(form["properties"]["method"] for form in of_sir) == {"const": "release"}
     assert all({"population", "weeks"} <= set(form["required"]) for form in of_sir)
