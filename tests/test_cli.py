@@ -512,7 +512,11 @@ assert not heavy, heavy
 def test_the_schema_accepts_what_the_loader_accepts(folder):
     made = json.loads(dp_dask(folder, "schema").stdout)
     assert made["required"] == ["dataset", "privacy", "measurements", "ledger"]
-    models = made["properties"]["measurements"]["additionalProperties"]["oneOf"]
+    forms = made["properties"]["measurements"]["additionalProperties"]["oneOf"]
+    models = [form for form in forms if "model" in form["properties"]]
     assert {model["properties"]["model"]["const"] for model in models} >= {"bernoulli", "normal"}
     normal = next(model for model in models if model["properties"]["model"]["const"] == "normal")
     assert "sigma" in normal["required"]
+    of_sir = [form for form in forms if form["properties"].get("simulator") == {"const": "sir"}]
+    assert next(form["properties"]["method"] for form in of_sir) == {"const": "release"}
+    assert all({"population", "weeks"} <= set(form["required"]) for form in of_sir)

@@ -166,7 +166,7 @@ def test_an_unknown_private_n_and_a_file_without_numbers_are_refused_with_what_t
     with pytest.raises(ConfigError, match=r"privacy.expected_records: is missing; .* takes a public guess"):
         explore(pipeline(tmp_path, {"m": WIDE}, {"neighbours": "add_remove"}))
     colours = {"model": "categorical", "column": "c", "categories": ["a", "b"], "epsilon": 1, "prior": {"alpha": 1}}
-    with pytest.raises(ConfigError, match="none is of one column of numbers"):
+    with pytest.raises(ConfigError, match="none is a model of one column of numbers"):
         explore(pipeline(tmp_path, {"m": colours}))
 
 
