@@ -40,5 +40,8 @@ class Options(Protocol):
 
 
 def bounds_of(columns: Mapping[str, tuple[float, float]]) -> dict[str, Bounds]:
-    """Return columns' bounds; raises ValueError for ends that are none."""
-    return {name: Bounds(*ends) for name, ends in columns.items()}
+    """Return columns' bounds, in the order of their names: the same question in another order is the same request.
+
+    Raises ValueError for ends that are none.
+    """
+    return {name: Bounds(*ends) for name, ends in sorted(columns.items())}

@@ -22,7 +22,8 @@ class RecordwiseOptions:
 
     def make(self, n: int, _choose: ChooseBandwidth) -> Recordwise:
         """Make the distance; raises ValueError as ``Recordwise`` does."""
-        return Recordwise(columns=tuple(self.weights), weights=tuple(self.weights.values()), clip=self.clip, n=n)
+        names = tuple(sorted(self.weights))  # the same question in another order is the same request
+        return Recordwise(columns=names, weights=tuple(self.weights[name] for name in names), clip=self.clip, n=n)
 
 
 plugin = RecordwiseOptions

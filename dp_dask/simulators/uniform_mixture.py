@@ -15,6 +15,7 @@ from dp_dask.core.simulated import Simulated, Size, check_theta, record_counts
 __all__ = ["plugin"]
 
 Floats = NDArray[np.float64]
+MOST = 1000
 ROUNDING = 1e-9  # by which probabilities may miss the sum of 1
 
 
@@ -32,8 +33,8 @@ class UniformMixture:
     decides_n: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.components < 2:  # noqa: PLR2004
-            msg = f"components is {self.components}; a mixture has at least 2"
+        if not 2 <= self.components <= MOST:  # noqa: PLR2004
+            msg = f"components is {self.components}; a mixture has at least 2, and at most {MOST} here"
             raise ValueError(msg)
 
     @property
