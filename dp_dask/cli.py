@@ -239,11 +239,13 @@ def experiment(file: Path, replicates: int | None, cluster: str | None, output: 
     """Repeat a paper's comparison of methods, as FILE lists it, on simulated releases. No records, no budget."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.abc_file import is_abc  # noqa: PLC0415
+    from dp_dask.outbreak_experiment import is_outbreaks  # noqa: PLC0415
     from dp_dask.output import write_files  # noqa: PLC0415
 
+    compare = _compare_choices if is_abc(file) else _compare_outbreaks if is_outbreaks(file) else _compare_posteriors
     given = {"replicates": replicates, "cluster": cluster, "output": str(output.absolute()) if output else None}
     replaced = {key: value for key, value in given.items() if value is not None}
-    folder, texts, told = (_compare_choices if is_abc(file) else _compare_posteriors)(file, replaced)
+    folder, texts, told = compare(file, replaced)
     write_files(texts, folder)
     show.experiment(told, texts, folder, as_json=as_json)
 
@@ -274,6 +276,20 @@ def _compare_choices(file: Path, replaced: dict[str, Any]) -> tuple[Path, dict[s
     with show.progress() as progress:
         result = run(plan, progress=progress)
     return plan.output, files(result, plan), compared_choices(result.cells, plan.targets)
+
+
+def _compare_outbreaks(file: Path, replaced: dict[str, Any]) -> tuple[Path, dict[str, str], dict[str, Any]]:
+    from dp_dask import show  # noqa: PLC0415
+    from dp_dask.outbreak_experiment import load, run  # noqa: PLC0415
+    from dp_dask.pipeline import check_output  # noqa: PLC0415
+    from dp_dask.public.outbreak_comparison import files  # noqa: PLC0415
+    from dp_dask.show_experiments import compared_outbreaks  # noqa: PLC0415
+
+    plan = load(file, **replaced)
+    check_output(plan.output)
+    with show.progress() as progress:
+        cells = run(plan, progress=progress)
+    return plan.output, files(cells), compared_outbreaks(cells)
 
 
 @cli.command()

@@ -11,8 +11,10 @@ from typing import Any
 from dp_dask.public.abc_comparison import Cell as AbcCell
 from dp_dask.public.abc_comparison import Target, held
 from dp_dask.public.comparison import Cell, calibrations, utilities
+from dp_dask.public.outbreak_comparison import PARAMETERS
+from dp_dask.public.outbreak_comparison import Cell as OutbreakCell
 
-__all__ = ["compared_choices", "compared_posteriors"]
+__all__ = ["compared_choices", "compared_outbreaks", "compared_posteriors"]
 
 
 def compared_posteriors(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -33,6 +35,19 @@ def compared_choices(cells: Sequence[AbcCell], targets: Sequence[Target]) -> dic
         ratio, error, is_held = held(target, cells)
         checked.append(_plain({**asdict(target), "ratio": ratio, "standard_error": error, "holds": is_held}))
     return {"results": results, "targets": checked}
+
+
+def compared_outbreaks(cells: Sequence[OutbreakCell]) -> dict[str, Any]:
+    """Return what --json tells of a comparison where an outbreak is a record."""
+    results = []
+    for cell in cells:
+        served = len(cell.served)
+        error = cell.errors().mean(axis=0).tolist() if served else [math.nan] * len(PARAMETERS)
+        named = dict(zip(PARAMETERS, error, strict=True))
+        accepted = sum(trial.accepted for trial in cell.served) / max(served, 1)
+        facts = {"n": cell.n, "method": cell.method, "replicates": len(cell.trials), "served": served, "accepted": accepted}
+        results.append({**facts, "error": _plain(named)})
+    return {"results": results}
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:

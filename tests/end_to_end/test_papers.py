@@ -12,7 +12,7 @@ from commands import dp_dask
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted((ROOT / "pipelines" / "papers").glob("*.yaml"))
 OF_CHOICES = [file for file in FILES if "simulation" in yaml.safe_load(file.read_text(encoding="utf-8"))]
-OF_POSTERIORS = [file for file in FILES if file not in OF_CHOICES]
+OF_POSTERIORS = [file for file in FILES if "models" in yaml.safe_load(file.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize("file", OF_POSTERIORS, ids=[file.stem for file in OF_POSTERIORS])
