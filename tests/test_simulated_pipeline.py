@@ -179,10 +179,11 @@ def test_a_second_run_is_free_and_the_same(finished):
 
 
 def test_another_prior_is_free_and_counts(finished):
+    """Three more records' worth of the second weight move its mean by about 3 / 125; either mean is off by 0.001 or so."""
     _, _, target, summaries = finished
-    priors = {"mixture": {"kind": "dirichlet", "alpha": [1, 8, 1]}}
-    [other] = infer_from(read(target / "release.json"), 400, "bank", priors, simulations=4_000)
-    assert other.inference.draws[:, :, 1].mean() > summaries[1].mean + 0.01
+    priors = {"mixture": {"kind": "dirichlet", "alpha": [1, 4, 1]}}
+    [other] = infer_from(read(target / "release.json"), 4000, "tempered", priors, simulations=20_000)
+    assert other.inference.draws[:, :, 1].mean() > summaries[1].mean + 0.008
 
 
 def test_an_engine_that_serves_models_is_refused_for_a_release_of_a_simulator(finished):
