@@ -22,7 +22,6 @@ from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.selected import threshold_of
 from dp_dask.core.selection import SparseVector, TopC, Variant
 from dp_dask.core.simulated import Simulated
-from dp_dask.core.simulated_sums import sum_simulated
 from dp_dask.errors import InferenceError
 from dp_dask.gate.noise import draw_geometric
 from dp_dask.gate.select import smallest
@@ -189,7 +188,7 @@ def choices(study: Study, seed: int, replicate: int) -> list[Trial]:
         batch_size=batch_size_of(study.distance),
         call=study.model.call,
     )
-    sums = sum_simulated(study.distance.statistic, records)[0]
+    sums = study.distance.statistic.totals_of(records)[0]
     parts = [np.where(b.is_whole, study.distance.between(b.data, sums), FAILED) for b in candidates.batches()]
     distances = np.concatenate(parts)
     theta = candidates.thetas(range(study.n_simulations))

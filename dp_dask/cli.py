@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -238,58 +239,51 @@ def calibrate(file: Path, replicates: int, seed: int, cluster: str | None, *, as
 def experiment(file: Path, replicates: int | None, cluster: str | None, output: Path | None, *, as_json: bool) -> None:
     """Repeat a paper's comparison of methods, as FILE lists it, on simulated releases. No records, no budget."""
     from dp_dask import show  # noqa: PLC0415
-    from dp_dask.abc_file import is_abc  # noqa: PLC0415
-    from dp_dask.outbreak_experiment import is_outbreaks  # noqa: PLC0415
     from dp_dask.output import write_files  # noqa: PLC0415
+    from dp_dask.pipeline import check_output  # noqa: PLC0415
 
-    compare = _compare_choices if is_abc(file) else _compare_outbreaks if is_outbreaks(file) else _compare_posteriors
     given = {"replicates": replicates, "cluster": cluster, "output": str(output.absolute()) if output else None}
-    replaced = {key: value for key, value in given.items() if value is not None}
-    folder, texts, told = compare(file, replaced)
-    write_files(texts, folder)
-    show.experiment(told, texts, folder, as_json=as_json)
-
-
-def _compare_posteriors(file: Path, replaced: dict[str, Any]) -> tuple[Path, dict[str, str], dict[str, Any]]:
-    from dp_dask import show  # noqa: PLC0415
-    from dp_dask.experiment import load, run  # noqa: PLC0415
-    from dp_dask.pipeline import check_output  # noqa: PLC0415
-    from dp_dask.public.comparison import files  # noqa: PLC0415
-    from dp_dask.show_experiments import compared_posteriors  # noqa: PLC0415
-
-    plan = load(file, **replaced)
+    load, run_it, tell = _comparison(file)
+    plan = load(file, **{key: value for key, value in given.items() if value is not None})
     check_output(plan.output)
     with show.progress() as progress:
-        cells = run(plan, progress=progress)
-    return plan.output, files(cells, plan.size.draws), compared_posteriors(cells)
+        texts, told = tell(plan, run_it(plan, progress=progress))
+    write_files(texts, plan.output)
+    show.experiment(told, texts, plan.output, as_json=as_json)
 
 
-def _compare_choices(file: Path, replaced: dict[str, Any]) -> tuple[Path, dict[str, str], dict[str, Any]]:
-    from dp_dask import show  # noqa: PLC0415
-    from dp_dask.abc_experiment import files, run  # noqa: PLC0415
-    from dp_dask.abc_file import load  # noqa: PLC0415
-    from dp_dask.pipeline import check_output  # noqa: PLC0415
-    from dp_dask.show_experiments import compared_choices  # noqa: PLC0415
+def _comparison(file: Path) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[Any, Any], tuple[Any, Any]]]:
+    """Return how the kind of experiment that a file holds is loaded, run, and told: its files, and what to show."""
+    from dp_dask import abc_experiment, abc_file, experiment, outbreak_experiment  # noqa: PLC0415
+    from dp_dask import show_experiments as told_by  # noqa: PLC0415
+    from dp_dask.public import comparison, outbreak_comparison  # noqa: PLC0415
 
-    plan = load(file, **replaced)
-    check_output(plan.output)
-    with show.progress() as progress:
-        result = run(plan, progress=progress)
-    return plan.output, files(result, plan), compared_choices(result.cells, plan.targets)
-
-
-def _compare_outbreaks(file: Path, replaced: dict[str, Any]) -> tuple[Path, dict[str, str], dict[str, Any]]:
-    from dp_dask import show  # noqa: PLC0415
-    from dp_dask.outbreak_experiment import load, run  # noqa: PLC0415
-    from dp_dask.pipeline import check_output  # noqa: PLC0415
-    from dp_dask.public.outbreak_comparison import files  # noqa: PLC0415
-    from dp_dask.show_experiments import compared_outbreaks  # noqa: PLC0415
-
-    plan = load(file, **replaced)
-    check_output(plan.output)
-    with show.progress() as progress:
-        cells = run(plan, progress=progress)
-    return plan.output, files(cells), compared_outbreaks(cells)
+    if abc_file.is_abc(file):
+        return (
+            abc_file.load,
+            abc_experiment.run,
+            lambda plan, made: (
+                abc_experiment.files(made, plan),
+                told_by.compared_choices(made.cells, plan.targets),
+            ),
+        )
+    if outbreak_experiment.is_outbreaks(file):
+        return (
+            outbreak_experiment.load,
+            outbreak_experiment.run,
+            lambda _plan, cells: (
+                outbreak_comparison.files(cells),
+                told_by.compared_outbreaks(cells),
+            ),
+        )
+    return (
+        experiment.load,
+        experiment.run,
+        lambda plan, cells: (
+            comparison.files(cells, plan.size.draws),
+            told_by.compared_posteriors(cells),
+        ),
+    )
 
 
 @cli.command()

@@ -94,7 +94,7 @@ def write_run(
     delta = None if run.publication.total is None else run.publication.total.delta
     balance = run.balance
     spending = Spending(charged=run.cost, spent=meaning(balance.unit, balance.spent, delta), granted=balance.granted)
-    summaries = write_posterior(run.publication, posteriors, spending, target)
+    summaries = write_posterior(run.publication, posteriors, spending, target, chosen=chosen)
     told = run_json(run, summaries, spending, chosen)
     for posterior in posteriors:
         if posterior.inference.failures is not None:
@@ -117,8 +117,9 @@ def write_inference(
     ``others`` are the releases, by the names that questions know them by, on which answers rest too.
     """
     _replace(folder / "release.json", lambda path: files.write(publication, path))
-    write_files({f"{one.measurement}.accepted.csv": accepted_csv(one) for one in chosen_from(publication)}, folder)
-    return write_posterior(publication, posteriors, None, folder, answers, predictions, others)
+    chosen = chosen_from(publication)
+    write_files({f"{one.measurement}.accepted.csv": accepted_csv(one) for one in chosen}, folder)
+    return write_posterior(publication, posteriors, None, folder, answers, predictions, others, chosen=chosen)
 
 
 def write_posterior(
@@ -129,13 +130,14 @@ def write_posterior(
     answers: Sequence[Answer] = (),
     predictions: Sequence[Prediction] = (),
     others: Mapping[str, Publication] | None = None,
+    *,
+    chosen: Sequence[Chosen] = (),
 ) -> list[Summary]:
     """Write posterior.nc and report.html; return the summaries."""
     summaries = summaries_of(posteriors)
     records = {prediction.name: prediction.draws for prediction in predictions}
     if posteriors:
         _replace(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
-    chosen = chosen_from(publication)
     page = render(publication, posteriors, summaries, spending, answers, predictions, others, chosen=chosen)
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return summaries

@@ -54,12 +54,12 @@ def release_new(
     version = pipeline.version or pipeline.source.version()
     names = [*(m.name for m in pipeline.measurements), *(s.name for s in pipeline.selections)]
     digests = [ledger.digest(request, version) for request in pipeline.requests]
-    stored: dict[str, Released] = {}
+    kept: dict[str, Released] = {}
     new: dict[str, Request | SelectionRequest] = {}
     for digest, request in zip(digests, pipeline.requests, strict=True):
         found = ledger.find(digest, released_as(request))
         if found is not None:
-            stored[digest] = found
+            kept[digest] = found
         else:
             new[digest] = request
     ours: set[str] = set()
@@ -74,10 +74,10 @@ def release_new(
         except DpDaskError as error:
             drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
             raise error.with_traceback(None) from None
-        stored.update(zip(new, shown, strict=True))
-    released = {name: stored[digest] for name, digest in zip(names, digests, strict=True)}
+        kept.update(zip(new, shown, strict=True))
+    released = {name: kept[digest] for name, digest in zip(names, digests, strict=True)}
     first = dict(zip(reversed(digests), reversed(names), strict=True))  # of equal requests the first one paid
-    charged = tuple(name for digest, name in reversed(first.items()) if digest in new and stored[digest].id in ours)
+    charged = tuple(name for digest, name in reversed(first.items()) if digest in new and kept[digest].id in ours)
     return released, charged
 
 

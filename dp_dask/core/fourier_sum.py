@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cells import Cells
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.simulated import Simulated
 
 __all__ = ["TURN", "FourierSum", "phase_error"]
 
@@ -23,6 +24,7 @@ ONE = 2**16  # the cosine of 0
 MOST_FEATURES = 2**12
 MOST_COLUMNS = 2**6  # so that a phase stays below 2^63
 LARGEST = 2**30
+AT_ONCE = 2**22  # numbers held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,17 @@ class FourierSum:
         amplitudes = np.array(self.amplitudes, dtype=np.int64)
         made = np.concatenate([_scale(amplitudes, each) for each in (_waves()[0][place], _waves()[1][place])], axis=1)
         return np.where(counts[:, None], made, 0)
+
+    def totals_of(self, simulated: Simulated) -> Ints:
+        """Add up the contributions of each simulated data set's records [size, coordinate], some records at a time."""
+        values = np.stack([simulated.values[name] for name in self.columns], axis=1)
+        sums = np.zeros((simulated.size, len(self.units)), dtype=np.int64)
+        step, of_records = max(AT_ONCE // len(self.units), 1), simulated.dataset
+        for start in range(0, len(values), step):
+            dataset = of_records[start : start + step]
+            first = np.flatnonzero(np.diff(dataset, prepend=-1))
+            sums[dataset[first]] += np.add.reduceat(self.contributions(values[start : start + step]), first, axis=0)
+        return sums
 
 
 def phase_error(amplitudes: Floats) -> Floats:

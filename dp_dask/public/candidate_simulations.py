@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from dp_dask.core.candidates import CandidateBatch
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.selected import AnyDistance, SelectionRequest
-from dp_dask.core.simulated_sums import sum_simulated
 from dp_dask.errors import InferenceError
 from dp_dask.public.guarded import Call, call_here, guarded
 from dp_dask.public.spread import stream
@@ -96,7 +95,7 @@ class Candidates:
         rng = np.random.default_rng(_seeds(self.seed, number)[1])
         made = guarded(self.simulator, theta, self.n, rng, policy=self.policy, call=self.call)
         if isinstance(self.distance, OfSums):
-            data: NDArray[Any] = sum_simulated(self.distance.statistic, made.simulated)
+            data: NDArray[Any] = self.distance.statistic.totals_of(made.simulated)
         else:
             data = np.zeros((len(theta), self.distance.n, len(self.distance.columns)))
             whole = [made.simulated.values[name].reshape(-1, self.distance.n) for name in self.distance.columns]

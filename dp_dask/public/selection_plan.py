@@ -26,8 +26,13 @@ def flip_probability(distance: Floats | float, b: float) -> Floats:
     a = |distance - threshold|, the threshold's noise Laplace of scale b, the distance's of 2 b (Park, Vinaroz & Jitkrittum
     2021, proposition 4.2).
     """
-    a = np.asarray(distance)
-    return (4 * np.exp(-a / (2 * b)) - np.exp(-a / b)) / 6
+    return _laplace_flip(np.asarray(distance), b, 2 * b)
+
+
+def _laplace_flip(a: Floats, s: float, r: float) -> Floats:
+    if math.isclose(r, s):
+        return np.asarray((2 + a / r) * np.exp(-a / r) / 4)
+    return np.asarray((r**2 * np.exp(-a / r) - s**2 * np.exp(-a / s)) / (2 * (r**2 - s**2)))
 
 
 def flips(spec: SparseVector, a: Floats) -> tuple[Floats, Floats]:
@@ -40,10 +45,7 @@ def flips(spec: SparseVector, a: Floats) -> tuple[Floats, Floats]:
     s, r = spec.nominal_scales
     if spec.is_one_sided:
         return r * np.exp(-a / r) / (r + s), s * np.exp(-a / s) / (r + s)
-    if math.isclose(r, s):
-        both = (2 + a / r) * np.exp(-a / r) / 4
-    else:
-        both = (r**2 * np.exp(-a / r) - s**2 * np.exp(-a / s)) / (2 * (r**2 - s**2))
+    both = _laplace_flip(a, s, r)
     return both, both
 
 

@@ -15,7 +15,6 @@ from dp_dask.core.fourier import exact_mmd
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.recordwise import Recordwise
 from dp_dask.core.simulated import Simulated
-from dp_dask.core.simulated_sums import sum_simulated
 from dp_dask.distances.histogram import histogram
 from dp_dask.distances.means import means
 from dp_dask.distances.mmd import mmd
@@ -114,7 +113,7 @@ def test_simulated_data_sets_are_summed_as_records_are(name, distance):
     simulated = draw(np.random.default_rng(1), distance, sizes)
     stacked = np.stack([simulated.values[each] for each in distance.statistic.columns], axis=1)
     parts = np.split(stacked, np.cumsum(sizes)[:-1])
-    assert sum_simulated(distance.statistic, simulated).tolist() == [summed(distance, part).tolist() for part in parts]
+    assert distance.statistic.totals_of(simulated).tolist() == [summed(distance, part).tolist() for part in parts]
 
 
 def mixed(rng, columns):

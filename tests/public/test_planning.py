@@ -16,7 +16,6 @@ from dp_dask.core.joint_priors import Independent
 from dp_dask.core.priors import Gamma, Normal
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.simulated import Simulated
-from dp_dask.core.simulated_sums import sum_simulated
 from dp_dask.errors import InferenceError
 from dp_dask.public.planning import plan_summary, simulate_plan
 from dp_dask.simulators.sir import Sir
@@ -129,7 +128,7 @@ def test_parameters_are_estimated_as_well_as_was_predicted(epsilon):
     planned, _ = toy(loss(epsilon))
     parts = [UniformMixture().simulate(rows, N, rng) for rows in np.array_split(theta, 45)]
     for each in planned:
-        sums = np.concatenate([sum_simulated(each.statistic, part) for part in parts])
+        sums = np.concatenate([each.statistic.totals_of(part) for part in parts])
         noisy = sums + rng.laplace(0, each.statistic.sensitivity(REPLACE) / epsilon, sums.shape)
         x = np.column_stack([np.ones(len(noisy)), noisy / N])
         slopes, *_ = np.linalg.lstsq(x[:3000], theta[:3000], rcond=None)
