@@ -21,10 +21,10 @@ from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.selected import threshold_of
 from dp_dask.core.selection import SparseVector, TopC, Variant
+from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.simulated import Simulated
 from dp_dask.errors import InferenceError
-from dp_dask.gate.noise import draw_geometric
-from dp_dask.gate.select import smallest
+from dp_dask.gate.select import select
 from dp_dask.gate.sparse_vector import answer, draw
 from dp_dask.models.categorical import plugin as Categorical  # noqa: N812
 from dp_dask.public.abc_comparison import Place, Trial
@@ -209,7 +209,7 @@ def _chosen(study: Study, seed: int, replicate: int, c: int, distances: Ints) ->
         if place.epsilon is None:
             order = np.flatnonzero(distances != FAILED)
             if place.tolerance is None:
-                order = order[smallest(distances[order], c)]
+                order = order[np.argsort(distances[order], kind="stable")]
             else:
                 order = order[distances[order] <= threshold_of(study.distance, place.tolerance)]
             found[place] = _mask(order[:c], len(distances))
@@ -228,9 +228,7 @@ def _chosen(study: Study, seed: int, replicate: int, c: int, distances: Ints) ->
 
 def top_c(rng: np.random.Generator, spec: TopC, distances: Ints) -> Ints:
     """Return the indices that a choice of c for an epsilon takes."""
-    whole = np.flatnonzero(distances != FAILED)
-    drawn = draw_geometric(Seeded(rng), len(whole), spec.nominal_scale)
-    return whole[smallest(np.clip(distances[whole], -FARTHEST, FARTHEST) - drawn, spec.c)]
+    return np.array(select(spec, Sensitive(distances), Seeded(rng)), dtype=np.int64)
 
 
 def _mask(indices: Ints, size: int) -> Bools:

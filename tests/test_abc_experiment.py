@@ -146,15 +146,12 @@ def test_pseudo_noise_has_the_scale_of_its_paper(variant):
     assert all(abs(accepts(variant, excess, factor) - wanted) > 1.5 * margin for factor in (0.7, 1.3))
 
 
-def test_a_choice_of_one_has_the_noise_of_permute_and_flip():
-    """The difference of two geometric variables is discrete Laplace: P(L > gap) = a^(gap + 1) / (1 + a)."""
-    gap, scale = 30, 2 * D / EPSILON
+def test_a_choice_of_one_has_the_odds_of_the_exponential_mechanism():
+    gap, scale = 30, (2 * D + 2) / EPSILON
     spec = TopC(c=1, sensitivity=D, loss=Loss(Unit.EPSILON, Decimal(str(EPSILON))))
     distances = np.array([0, gap, FAILED])
     chosen = [int(top_c(np.random.default_rng([2, i]), spec, distances)[0]) for i in range(RUNS)]
-    wanted, narrow, wide = (
-        math.exp(-1 / each) ** (gap + 1) / (1 + math.exp(-1 / each)) for each in (scale, 0.7 * scale, 1.3 * scale)
-    )
+    wanted, narrow, wide = (1 / (1 + math.exp(gap / each)) for each in (scale, 0.7 * scale, 1.3 * scale))
     margin = 4.5 * math.sqrt(wanted * (1 - wanted) / RUNS)
     assert abs(np.mean(chosen) - wanted) < margin
     assert min(wanted - narrow, wide - wanted) > 1.5 * margin

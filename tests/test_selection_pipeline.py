@@ -204,7 +204,7 @@ def test_files_hold_what_was_accepted_and_the_report_says_what_it_is(finished):
     assert told["parameters"]["p[1]"]["mean"] == pytest.approx(np.mean([float(row[1]) for row in rows]))
     page = (target / "report.html").read_text()
     assert "no interval that holds the truth at a known rate" in page
-    assert "the 5 nearest of 800 simulations, by exponential noise of scale" in page
+    assert "the 5 nearest of 800 simulations, by one exponential mechanism over sets of scale" in page
     assert "Of sums that is true up to an approximation by simulations" in page  # engine bank
 
 

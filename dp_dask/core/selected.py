@@ -18,7 +18,7 @@ from dp_dask.core.selection import SparseVector, TopC
 __all__ = ["AnyDistance", "Selection", "SelectionMechanism", "SelectionRequest", "mechanism_of", "threshold_of"]
 
 AnyDistance = OfSums | Recordwise
-SelectionMechanism = Literal["sparse_vector_laplace", "sparse_vector_geometric", "top_c_geometric", "top_c_gumbel"]
+SelectionMechanism = Literal["sparse_vector_laplace", "sparse_vector_geometric", "top_c_joint", "top_c_gumbel"]
 LARGEST_SEED = 2**128
 LARGEST_BATCH = 2**20  # whoever reads a release draws one or more of them
 
@@ -158,7 +158,7 @@ def mechanism_of(question: SparseVector | TopC) -> SelectionMechanism:
     """Name what answers a question."""
     if isinstance(question, SparseVector):
         return "sparse_vector_geometric" if question.is_one_sided else "sparse_vector_laplace"
-    return "top_c_gumbel" if question.loss.unit is Unit.RHO else "top_c_geometric"
+    return "top_c_gumbel" if question.loss.unit is Unit.RHO else "top_c_joint"
 
 
 def threshold_of(distance: AnyDistance, tolerance: float) -> int:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dp_dask.core.distances import FARTHEST
 from dp_dask.core.privacy import EXACT, Loss, Unit, exact_epsilon
 
-__all__ = ["Accepted", "SparseVector", "TopC", "Variant", "selection_refusal"]
+__all__ = ["Accepted", "SparseVector", "TopC", "Variant", "log_sets"]
 
 SHARE_DECIMALS = 60  # of epsilon's two shares: what is cut off is far below a float's last digit
-WORKABLE = 3  # a noise scale above a third of the distances to be found drowns them
 
 
 class Variant(StrEnum):
@@ -96,7 +97,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopC:
-    """Tell which c of all distances are the smallest, each moved by noise: exponential for an epsilon, Gumbel for a rho.
+    """Tell c of all distances that are small: by one exponential mechanism over sets for an epsilon, by Gumbel noise for a rho.
 
     ``sensitivity`` is in whole grid units. Raises ValueError for what cannot be.
     """
@@ -112,11 +113,16 @@ class TopC:
         _check_sensitivity(self.sensitivity)
 
     @property
+    def is_joint(self) -> bool:
+        """Whether the set is chosen as one, and not one distance after the other."""
+        return self.loss.unit is Unit.EPSILON
+
+    @property
     def nominal_scale(self) -> float:
-        """The noise scale in grid units to the last digits of a float: 2 c D / epsilon, or D sqrt(c / (2 rho))."""
-        if self.loss.unit is Unit.RHO:
-            return self.sensitivity * math.sqrt(self.c / (2 * float(self.loss.amount)))
-        return 2 * self.c * self.sensitivity / float(self.loss.amount)
+        """The noise scale in grid units to the last digits of a float: (2 D + 2) / epsilon, or D sqrt(c / (2 rho))."""
+        if self.is_joint:
+            return 2 * (self.sensitivity + 1) / float(self.loss.amount)
+        return self.sensitivity * math.sqrt(self.c / (2 * float(self.loss.amount)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +133,16 @@ class Accepted:
     n_answered: int
 
 
-def selection_refusal(spec: TopC, simulated: Sequence[float]) -> str:
-    """Say why no selection can work; empty where one can. ``simulated``: distances to a simulated stand-in, in grid units.
+def log_sets(c: int, n: int) -> NDArray[np.float64]:
+    """Return the logarithms [n - c + 1] of how many sets of c of n places end at place c, c + 1, .., n: C(j - 1, c - 1).
 
-    The rule: the noise scale is at most a third of the c-th smallest distance. Above, the ones that are found are hardly nearer
-    than any others.
+    The numbers are exact; a logarithm is off by a few of a float's last digits, hence by less than 2^-50 of itself.
     """
-    finite = sorted(distance for distance in simulated if math.isfinite(distance))
-    if len(finite) < spec.c:
-        return f"c is {spec.c}, and {len(finite)} simulations have a distance; simulate more, or lower c"
-    nearest, scale = finite[spec.c - 1], spec.nominal_scale
-    if WORKABLE * scale <= nearest:
-        return ""
-    return (
-        f"the noise of choosing {spec.c} at {spec.loss} has scale {scale:.4g} grid units; it should be at most a third of the "
-        f"c-th smallest simulated distance, {nearest:.4g}: beyond, the choice is hardly better than chance. Lower c, raise "
-        f"{spec.loss.unit}, or release a summary instead, whose noise does not grow with c"
-    )
+    logs, count = np.zeros(n - c + 1), 1
+    for j in range(c, n):
+        count = count * j // (j - c + 1)
+        logs[j - c + 1] = math.log(count)
+    return logs
 
 
 def _check_sensitivity(sensitivity: int) -> None:

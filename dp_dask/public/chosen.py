@@ -49,8 +49,8 @@ def question_in_words(selection: Selection) -> str:
     step = request.distance.step
     scales = [f"{scale * step:.4g}" for scale in selection.scales]
     if isinstance(question, TopC):
-        noise = "Gumbel" if selection.mechanism == "top_c_gumbel" else "exponential"
-        return f"the {question.c} nearest of {selection.n_answered} simulations, by {noise} noise of scale {scales[0]}"
+        how = "one exponential mechanism over sets" if question.is_joint else "Gumbel noise"
+        return f"the {question.c} nearest of {selection.n_answered} simulations, by {how} of scale {scales[0]}"
     noise = "one-sided geometric" if question.is_one_sided else "discrete Laplace"
     again = ", drawn anew after each acceptance" if question.n_thresholds > 1 else ""
     return (

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_dask.core.privacy import Unit
-from dp_dask.core.selection import SparseVector, TopC, Variant, selection_refusal
+from dp_dask.core.selection import SparseVector, TopC, Variant, log_sets
 
 __all__ = ["SparsePlan", "TopPlan", "flip_probability", "flips", "plan_sparse_vector", "plan_top_c"]
 
@@ -84,16 +83,32 @@ class SparsePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopPlan:
-    """What a choice of c is expected to do: how many are among the c nearest, and how far those chosen are, against the nearest.
+    """What a choice of c is expected to do: how many are among the c nearest, and how far those chosen are.
 
-    ``refusal`` says why it cannot work, for the stand-in with the median of the c-th smallest distance; else it is empty.
+    Beside it how far the nearest are, and c taken by chance.
     """
 
     spec: TopC
     hits: float
     mean_chosen: float
     mean_nearest: float
-    refusal: str
+    mean_of_all: float
+
+    @property
+    def refusal(self) -> str:
+        """Say why the choice cannot work; empty where it can.
+
+        The rule: those chosen are, on average, nearer to the nearest than to what chance would take.
+        """
+        if 2 * self.mean_chosen <= self.mean_nearest + self.mean_of_all:
+            return ""
+        spec = self.spec
+        return (
+            f"the noise of choosing {spec.c} at {spec.loss} is too large: on average the nearest of the simulated distances are "
+            f"{self.mean_nearest:.4g} grid units, those chosen would be {self.mean_chosen:.4g}, and by chance they would be "
+            f"{self.mean_of_all:.4g}. Lower c, raise {spec.loss.unit}, or release a summary instead (method: release), whose "
+            "noise does not grow with c"
+        )
 
 
 def plan_sparse_vector(spec: SparseVector, simulated: Floats) -> SparsePlan:
@@ -129,22 +144,27 @@ def plan_top_c(spec: TopC, simulated: Floats, rng: np.random.Generator, *, repea
 
     Raises ValueError where a stand-in has fewer than c finite distances.
     """
-    rows = [row[np.isfinite(row)] for row in np.atleast_2d(simulated)]
+    rows = [np.sort(row[np.isfinite(row)]) for row in np.atleast_2d(simulated)]
     if not rows or min(map(len, rows)) < spec.c:
         msg = f"c is {spec.c}, and a stand-in has fewer distances; simulate more, or lower c"
         raise ValueError(msg)
-    draw = rng.gumbel if spec.loss.unit is Unit.RHO else rng.exponential
     found = []
     for row in rows:
-        nearest = np.sort(row)[: spec.c]
+        logs, nearest = log_sets(spec.c, len(row)), row[: spec.c]
         for _ in range(repeats):
-            noise = draw(size=len(row), scale=spec.nominal_scale)
-            chosen = row[np.argpartition(row - noise, spec.c - 1)[: spec.c]]
-            found.append((np.sum(chosen <= nearest[-1]), chosen.mean(), nearest.mean()))
-    hits, mean_chosen, mean_nearest = (float(x) for x in np.mean(found, axis=0))
-    middle = sorted(rows, key=lambda row: float(np.sort(row)[spec.c - 1]))[len(rows) // 2]
-    refusal = selection_refusal(spec, middle.tolist())
-    return TopPlan(spec=spec, hits=hits, mean_chosen=mean_chosen, mean_nearest=mean_nearest, refusal=refusal)
+            chosen = row[_choose(spec, row, logs, rng)]
+            found.append((np.sum(chosen <= nearest[-1]), chosen.mean(), nearest.mean(), row.mean()))
+    hits, mean_chosen, mean_nearest, mean_of_all = (float(x) for x in np.mean(found, axis=0))
+    return TopPlan(spec=spec, hits=hits, mean_chosen=mean_chosen, mean_nearest=mean_nearest, mean_of_all=mean_of_all)
+
+
+def _choose(spec: TopC, distances: Floats, logs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Choose c of ascending ``distances`` by pseudo-noise; ``logs`` count the sets, as ``log_sets`` does."""
+    c, scale = spec.c, spec.nominal_scale
+    if not spec.is_joint:
+        return np.argpartition(distances - rng.gumbel(size=len(distances), scale=scale), c - 1)[:c]
+    last = c - 1 + int(np.argmax(logs - distances[c - 1 :] / scale + rng.gumbel(size=len(logs))))
+    return np.append(rng.choice(last, c - 1, replace=False), last)
 
 
 def _plan_one(spec: SparseVector, distances: Floats) -> tuple[float, ...]:

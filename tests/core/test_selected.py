@@ -100,7 +100,7 @@ def test_records_compared_by_their_places_are_refused_under_add_remove():
     ("change", "said"),
     [
         ({"id": "x"}, "32 hexadecimal digits"),
-        ({"mechanism": "top_c_geometric"}, "answered by sparse_vector_laplace, not by top_c_geometric"),
+        ({"mechanism": "top_c_joint"}, "answered by sparse_vector_laplace, not by top_c_joint"),
         ({"scales": (40.0,)}, "there must be 2 scales"),
         ({"privacy_losses": (0.1,)}, "there must be 2 scales"),
         ({"scales": (0.99 * 5, 100.0)}, "a scale is less than the request's epsilon needs"),

@@ -71,7 +71,7 @@ def test_a_sparse_vector_is_the_mechanism_on_the_distances_by_definition(variant
         assert made.request is request
 
 
-@pytest.mark.parametrize(("unit", "mechanism"), [(Unit.EPSILON, "top_c_geometric"), (Unit.RHO, "top_c_gumbel")])
+@pytest.mark.parametrize(("unit", "mechanism"), [(Unit.EPSILON, "top_c_joint"), (Unit.RHO, "top_c_gumbel")])
 @pytest.mark.parametrize("simulator", [None, Fails(0.6)])
 def test_a_choice_is_the_mechanism_on_the_distances_by_definition(unit, mechanism, simulator):
     request = make_request(top(unit=unit))
@@ -200,7 +200,7 @@ def test_on_a_cluster_a_run_that_is_over_leaves_no_task():
     assert len(CALLS) == 40
 
 
-@pytest.mark.parametrize("question", [sparse(tolerance=0.0, c=2), top(c=2)])
+@pytest.mark.parametrize("question", [sparse(tolerance=0.0, c=2), top(c=2, amount="10000")])
 def test_a_deadline_ends_a_run_after_the_batch_that_it_fell_in(question):
     request = make_request(question)
     ahead, seen = Ahead(), []

@@ -17,7 +17,7 @@ from scipy import special
 
 from dp_dask.core.privacy import Loss, Unit
 from dp_dask.core.selection import SparseVector, TopC, Variant
-from dp_dask.gate.select import selection_scale, smallest
+from dp_dask.gate.select import selection_scale, set_of
 from dp_dask.gate.sparse_vector import answer, scales
 
 D = 3
@@ -210,63 +210,61 @@ def test_the_code_answers_with_these_probabilities(variant, c):
 # Selection.
 
 
-def log_ratio_of_choice(law, c, gap, losers):
-    """Winners c, all ``gap`` behind the losers, against the same with the gap 2 D wider: the log-ratio of their being chosen.
+class Recorded:
+    """Noise that notes what is to be drawn: the scores of the places, and their scale."""
 
-    The winners' noise exceeds that of the largest of the losers by the gap or more; ties are theirs, by index.
-    """
-    g = np.arange(0, 4000)
-    largest = losers * law.log_cdf(g)
-    before = np.append(-np.inf, largest[:-1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_p = largest + np.log(-np.expm1(before - largest))
+    sampler = "insecure"
 
-    def chosen(gap):
-        return special.logsumexp(log_p + c * law.log_sf(g + gap - 1))
+    def lowest_with_gumbel(self, values, c, scale):
+        self.calls = [*getattr(self, "calls", []), (values, c, scale)]
+        return list(range(c))
 
-    return chosen(gap) - chosen(gap + 2 * D)
+
+def log_probabilities(distances, c, scale):
+    """The log-probability of every set of c by what the code asks of its noise: a place by its score, the others alike."""
+    noise = Recorded()
+    set_of(np.array(distances), c, scale, noise)
+    scores, n_places, s = noise.calls[0]
+    assert n_places == 1
+    assert [call[0] for call in noise.calls[1:]] == ([[0] * (c - 1)] if c > 1 else [])  # alike, whatever the distances
+    log_p = -np.array(scores) / s
+    log_p -= special.logsumexp(log_p)
+    places = np.argsort(np.argsort(distances, kind="stable"))
+    largest = [max(places[list(each)]) for each in itertools.combinations(range(len(distances)), c)]
+    return np.array([log_p[j - c + 1] - math.log(math.comb(j, c - 1)) for j in largest])
+
+
+def scale_of(c, sensitivity, epsilon="1"):
+    return selection_scale(TopC(c=c, sensitivity=sensitivity, loss=Loss(Unit.EPSILON, Decimal(epsilon)))).scale
 
 
 @pytest.mark.parametrize("c", CS)
 def test_the_largest_ratio_of_a_choice_is_epsilon(c):
-    found = selection_scale(TopC(c=c, sensitivity=D, loss=Loss(Unit.EPSILON, Decimal(1))))
-    ratios = [log_ratio_of_choice(Above(found.scale), c, gap, losers) for gap in (-50, -6, -3, 0, 10) for losers in (1, 5, 50)]
-    assert 1 - 1e-6 < max(ratios) < 1 + 1e-9
-    assert log_ratio_of_choice(Above(0.7 * found.scale), c, 0, 5) > 1.4
-    assert log_ratio_of_choice(Above(found.scale / 2), c, 0, 5) > 1.9
-    wrong_sign = [log_ratio_of_choice(Reflected(found.scale), c, gap, 50) for gap in (0, 10)]
-    assert max(wrong_sign) > 2
+    """The set that is chosen goes up while all others go down; a sensitivity of 1,000 leaves rounding 0.1 % of epsilon."""
+    scale = scale_of(c, 1_000)
+
+    def largest(factor):
+        ratios = []
+        for lead in (0, 3_000, 20_000):  # far ahead: the set is likely, and stays so
+            here = [-lead] * c + [0] * 8
+            there = [1_000 - lead] * c + [-1_000] * 8
+            ratios += (log_probabilities(here, c, factor * scale) - log_probabilities(there, c, factor * scale)).tolist()
+        return max(ratios)
+
+    assert 0.9 < largest(1.0) < 1 + 1e-9
+    assert largest(0.7) > 1.25
+    assert largest(0.5) > 1.8
 
 
-class Reflected(Below):
-    """Minus geometric noise moved up, so that the sums above run over where it lives."""
-
-    def log_cdf(self, a):
-        return super().log_cdf(a - 2000)
-
-    def log_sf(self, a):
-        return super().log_sf(a - 2000)
-
-
-@pytest.mark.parametrize("c", [1, 2])
-def test_no_neighbours_have_a_ratio_of_a_choice_above_epsilon_and_some_have_epsilon(c):
-    """Every outcome of ``smallest`` in order, over all noise of three distances, for every neighbour of several."""
-    epsilon = 6.0
-    scale = selection_scale(TopC(c=c, sensitivity=1, loss=Loss(Unit.EPSILON, Decimal(6)))).scale
-    k, p = np.arange(24), np.exp(Above(scale).log_pmf(np.arange(24)))
-    drawn = np.stack(np.meshgrid(k, k, k, indexing="ij"), axis=-1).reshape(-1, 3)
-    weights = np.multiply.outer(np.multiply.outer(p, p), p).ravel()
-
-    def outcomes(distances):
-        chosen = smallest(np.array(distances) - drawn, c)
-        return np.bincount(chosen @ 4 ** np.arange(c), weights, minlength=16)
-
-    largest = 0.0
-    for distances in ((0, 0, 0), (2, 0, 1), (3, 3, 0), (0, 1, 1)):
-        here = outcomes(distances)
-        for move in itertools.product((-1, 0, 1), repeat=3):
-            there = outcomes(np.array(distances) + move)
-            seen = (here > 1e-7) & (there > 1e-9)
-            assert not ((here > 1e-5) & (there < 1e-9)).any()
-            largest = max(largest, float(np.log(here[seen] / there[seen]).max()))
-    assert 0.99 * epsilon < largest < epsilon * (1 + 1e-3)
+@pytest.mark.parametrize("c", [1, 2, 3])
+def test_no_neighbours_have_a_ratio_of_a_choice_above_epsilon(c):
+    """Every neighbour of 81 lists of four distances, ties and rounding included, at a noise that rounding is large for."""
+    scale, largest = scale_of(c, 1, "1"), 0.0
+    lists = np.array(list(itertools.product(range(-1, 5), repeat=4)))
+    law = {tuple(each): log_probabilities(each, c, scale) for each in lists.tolist()}
+    moves = list(itertools.product((-1, 0, 1), repeat=4))
+    for distances in itertools.product(range(3), repeat=4):
+        for move in moves:
+            there = tuple(a + b for a, b in zip(distances, move, strict=True))
+            largest = max(largest, float(np.abs(law[distances] - law[there]).max()))
+    assert 0.4 < largest < 1 + 1e-9

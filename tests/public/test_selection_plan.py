@@ -130,16 +130,16 @@ def test_a_choice_without_noise_finds_the_nearest_and_a_drowned_one_is_chance():
         drowned = plan_top_c(TopC(c=10, sensitivity=10**5, loss=Loss(unit, Decimal("0.5"))), SIMULATED, rng)
         assert drowned.hits < 1
         assert drowned.mean_chosen == pytest.approx(SIMULATED.mean(), rel=0.1)
-        assert "should be at most a third" in drowned.refusal
+        assert drowned.mean_of_all == pytest.approx(SIMULATED.mean())
+        assert f"choosing 10 at {unit} 0.5 is too large: on average the nearest of the simulated distances are" in drowned.refusal
+        assert f"Lower c, raise {unit}, or release a summary" in drowned.refusal
 
 
 def test_a_choice_of_one_of_two_has_its_closed_form():
-    """P(the farther of two, 8 apart, has noise 8 more) = exp(-8 / s) / 2, exponential; 1 / (1 + exp(8 / s)), Gumbel."""
+    """P(the farther of two, 8 apart) = 1 / (1 + exp(8 / s)): the exponential mechanism, and Gumbel noise."""
     rng, s = np.random.default_rng(8), 10.0
-    for loss, p in (
-        (Loss(Unit.EPSILON, Decimal("0.2")), math.exp(-8 / s) / 2),
-        (Loss(Unit.RHO, Decimal("0.005")), 1 / (1 + math.exp(8 / s))),
-    ):
+    p = 1 / (1 + math.exp(8 / s))
+    for loss in (Loss(Unit.EPSILON, Decimal("0.4")), Loss(Unit.RHO, Decimal("0.005"))):
         plan = plan_top_c(TopC(c=1, sensitivity=1, loss=loss), np.array([[3.0, 11.0]]), rng, repeats=20_000)
         assert plan.spec.nominal_scale == pytest.approx(s)
         assert plan.hits == pytest.approx(1 - p, abs=0.02)
