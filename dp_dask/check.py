@@ -12,7 +12,6 @@ import numpy as np
 from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Outside
 from dp_dask.core.cluster_bands import ClusterBands
-from dp_dask.core.of_sums import OfSums
 from dp_dask.core.partition import edges_of, is_partition
 from dp_dask.core.privacy import USUAL, Loss, Spent, Unit, price
 from dp_dask.core.statistic import BoundedSum
@@ -24,7 +23,6 @@ from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import meaning
 from dp_dask.pipeline import check_families
-from dp_dask.private.reduce import columns_of
 from dp_dask.public.engines.bank import make_bank
 from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
@@ -76,11 +74,7 @@ def check(pipeline: Pipeline) -> Check:
 
     Reads no record. Raises SourceError for a missing file or column, or one that holds no numbers.
     """
-    distances = [choice.request.distance for choice in pipeline.selections]
-    of_sums = [distance.statistic for distance in distances if isinstance(distance, OfSums)]
-    columns, texts = columns_of([*(m.request.statistic for m in pipeline.measurements), *of_sums])
-    by_record = {column for distance in distances if not isinstance(distance, OfSums) for column in distance.columns}
-    pipeline.source.check(sorted({*columns, *by_record}), texts)
+    pipeline.source.check(*pipeline.columns)
     check_families(pipeline)
     balance, refusal = _budget(pipeline)
     forecasts = tuple(_forecast(m, pipeline) for m in pipeline.measurements)

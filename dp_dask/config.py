@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -12,15 +13,20 @@ import sqlalchemy as sa
 from dp_dask.clusters import Cluster
 from dp_dask.core import plugins
 from dp_dask.core.names import NAME, is_name
+from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import Request
 from dp_dask.core.selected import SelectionRequest
+from dp_dask.core.where import Where
 from dp_dask.entries import strict_yaml
 from dp_dask.entries.build import Faults, build, check_keys, leaf, show
 from dp_dask.entries.measurement import Measurement, Privacy
 from dp_dask.entries.measurements import make_measurements
 from dp_dask.entries.selection_measurement import SelectionMeasurement
+from dp_dask.entries.where import read_where
 from dp_dask.errors import ConfigError
+from dp_dask.private.filtered import Filtered
+from dp_dask.private.reduce import columns_of
 from dp_dask.private.sources import Source
 from dp_dask.public.infer import AUTO, check_engine
 from dp_dask.public.simulated_infer import SIMULATED
@@ -80,6 +86,11 @@ class Pipeline:
     def requests(self) -> list[Request | SelectionRequest]:
         """All that is asked of the records: sums, then choices."""
         return [*(m.request for m in self.measurements), *(s.request for s in self.selections)]
+
+    @property
+    def columns(self) -> tuple[list[str], frozenset[str]]:
+        """The columns that are measured, and which of them hold texts."""
+        return _columns(self.measurements, self.selections)
 
     @property
     def unit(self) -> Unit:
@@ -142,7 +153,7 @@ def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
 def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     keys = ("dataset", "privacy", "measurements", "inference", "cluster", "ledger", "output")
     top = check_keys(given, "", keys, ("dataset", "privacy", "measurements", "ledger"), faults)
-    dataset = check_keys(top.get("dataset", {}), "dataset", ("name", "source", "unit", "version"), (), faults)
+    dataset = check_keys(top.get("dataset", {}), "dataset", ("name", "source", "unit", "version", "where"), (), faults)
     for key in ("name", "source", "unit"):
         if "dataset" in top and key not in dataset:
             faults.add(f"dataset.{key}", "is missing; it has no default, write it down")
@@ -153,6 +164,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         faults.add("dataset.unit", f"is {show(dataset['unit'])}; this version protects a record: write unit: record")
     version = leaf(str | None, dataset.get("version"), "dataset.version", faults)
     source = _plugin(SOURCES, dataset["source"], "dataset.source", faults) if "source" in dataset else None
+    where = read_where(dataset["where"], faults) if "where" in dataset else None
     privacy = build(Privacy, top["privacy"], "privacy", faults) if "privacy" in top else None
     inference = build(Inference, top.get("inference", {}), "inference", faults)
     cluster = make_cluster(top.get("cluster", "local"), faults)
@@ -161,13 +173,15 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     measurements, selections = (
         make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else ([], [])
     )
+    if where is not None:
+        _check_where(where, privacy, measurements, selections, faults)
     if inference is not None:
         _check_engine(inference.engine, measurements, faults)
     if faults.problems or source is None or privacy is None or inference is None or ledger is None:
         return None
     return Pipeline(
         dataset=name,
-        source=source,
+        source=source if where is None else Filtered(source, where),
         version=version,
         neighbours=privacy.neighbours,
         n=privacy.n,
@@ -183,6 +197,30 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         ledger=ledger,
         output=output,
     )
+
+
+def _columns(measurements: Sequence[Measurement], selections: Sequence[SelectionMeasurement]) -> tuple[list[str], frozenset[str]]:
+    distances = [choice.request.distance for choice in selections]
+    of_sums = [distance.statistic for distance in distances if isinstance(distance, OfSums)]
+    columns, texts = columns_of([*(m.request.statistic for m in measurements), *of_sums])
+    by_record = {column for distance in distances if not isinstance(distance, OfSums) for column in distance.columns}
+    return sorted({*columns, *by_record}), texts
+
+
+def _check_where(
+    where: Where,
+    privacy: Privacy | None,
+    measurements: Sequence[Measurement],
+    selections: Sequence[SelectionMeasurement],
+    faults: Faults,
+) -> None:
+    if privacy is not None and privacy.neighbours is Neighbours.REPLACE:
+        told = "which records meet a condition is private, and so is their number: use neighbours: add_remove, without n"
+        faults.add("dataset.where", f"does not go with neighbours: replace; {told}")
+    columns, texts = _columns(measurements, selections)
+    fault = where.fault(set(columns) - texts, texts)
+    if fault:
+        faults.add("dataset.where", fault)
 
 
 def make_cluster(given: Any, faults: Faults) -> Any:

@@ -6,6 +6,7 @@ import getpass
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,13 @@ def release_new(
     Raises BudgetError before any record is read where the budget does not cover what is new, and again at the commit.
     """
     ledger.balance(pipeline.dataset)  # refuses a data set without a budget before its files are looked at
+    with pipeline.source.pinned() as source:
+        return _release_new(replace(pipeline, source=source), ledger, noise, progress, resume=resume)
+
+
+def _release_new(
+    pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress, *, resume: bool
+) -> tuple[dict[str, Released], tuple[str, ...]]:
     version = pipeline.version or pipeline.source.version()
     names = [*(m.name for m in pipeline.measurements), *(s.name for s in pipeline.selections)]
     digests = [ledger.digest(request, version) for request in pipeline.requests]
@@ -135,7 +143,8 @@ def _draw(
         chosen.clear()  # not paid for: no frame that a reporter keeps may hold what was accepted
         raise
     of_sums, of_choices = iter(added), iter(chosen)
-    return [next(of_sums if isinstance(request, Request) else of_choices) for request in new]
+    made = [next(of_sums if isinstance(request, Request) else of_choices) for request in new]
+    return [replace(each, snapshot=pipeline.source.snapshot) for each in made]
 
 
 def _check_unchanged(pipeline: Pipeline, state: str) -> None:

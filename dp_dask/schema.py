@@ -91,6 +91,21 @@ SUMMARY = {
     ],
     "description": "the sums that are released; auto (the default) takes what simulations from the prior find best",
 }
+VALUE = {"type": ["string", "number", "boolean"]}
+END = {"type": ["number", "string"], "description": "a number, or a date as 2026-01-31; included"}
+WHERE = {
+    "type": "object",
+    "description": "only records that meet every condition, column by column; the number of records is then private",
+    "additionalProperties": {
+        "oneOf": [
+            VALUE,
+            {"type": "array", "items": VALUE, "minItems": 1},
+            {"type": "object", "properties": {"from": END, "to": END}, "minProperties": 1, "additionalProperties": False},
+            {"type": "object", "properties": {"is": {"const": "known"}}, "required": ["is"], "additionalProperties": False},
+        ]
+    },
+    "minProperties": 1,
+}
 PATH = {"type": "string", "description": "relative to this file"}
 
 
@@ -102,6 +117,7 @@ def schema() -> dict[str, Any]:
         "source": {"oneOf": [_kind(SOURCES, kind) for kind in plugins.names(SOURCES)]},
         "unit": {"const": "record"},
         "version": {"type": "string"},
+        "where": WHERE,
     }
     clusters = plugins.names(CLUSTERS)
     properties = {

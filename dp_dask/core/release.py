@@ -76,7 +76,8 @@ class Release:
     Laplace, P(k) proportional to exp(-|k| / scale), or discrete Gaussian, P(k) proportional to exp(-k^2 / (2 scale^2)). In the
     units of the statistic a noise of one grid unit in coordinate j is ``statistic.units[j]``. ``sensitivity`` is the L1 one for
     Laplace, the square of the L2 one for Gaussian noise. ``privacy_loss`` is what OpenDP's privacy map gives for
-    ``scale`` and ``sensitivity``, rounded outwards; it never exceeds the request's epsilon or rho.
+    ``scale`` and ``sensitivity``, rounded outwards; it never exceeds the request's epsilon or rho. ``snapshot`` names the
+    version of the table that was read, where its source has versions.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Release:
     privacy_loss: float
     noisy_sums: tuple[int, ...]
     noisy_count: int | None
+    snapshot: str = ""
 
     def __post_init__(self) -> None:
         if len(self.id) != ID_LENGTH or not set(self.id) <= set("0123456789abcdef"):

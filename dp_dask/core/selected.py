@@ -106,6 +106,7 @@ class Selection:
     accepted: tuple[int, ...]
     n_answered: int
     n_failed: int
+    snapshot: str = ""  # of the table that was read, where its source has versions
 
     def __post_init__(self) -> None:
         if len(self.id) != ID_LENGTH or not set(self.id) <= set("0123456789abcdef"):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,23 +18,23 @@ import pyarrow.csv as pcsv
 
 from dp_dask.errors import SourceError
 from dp_dask.private import listing
-from dp_dask.private.sources import Batch, Split
+from dp_dask.private.sources import Batch, OfFiles, Split
 
 __all__ = ["plugin"]
 
 BLOCK_BYTES = 32 * 2**20  # a record must fit into one
 HEADER_BYTES = 2**20
 BOM = b"\xef\xbb\xbf"
-TYPES = ("number", "text")
+TYPES = ("number", "text", "date")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Csv:
+class Csv(OfFiles):
     """Delimited files below ``path``, each with a header line.
 
-    ``columns`` declares each measured column ``number`` or ``text``: a text file has no schema, and one guessed
-    from the values would tell about them. A field that is not a number is a null. A line with too many or too few
-    fields is a record without values.
+    ``columns`` declares each column that is used ``number``, ``text`` or ``date``: a text file has no schema, and one guessed
+    from the values would tell about them. A field that is not a number is a null, and so is one that is no ISO 8601 date or
+    instant. A line with too many or too few fields is a record without values.
 
     A record is what the format says: with ``quotes``, a stray quotation mark joins lines into one record, so the file must come
     from a program that quotes. Without, every line is a record whatever it holds.
@@ -68,22 +70,32 @@ class Csv:
         """Names, sizes and times of change of the files, and how they are read."""
         return f"{self.delimiter!r} {self.quotes} {sorted(self.nulls)!r}\n" + listing.version(listing.list_files(self.path))
 
-    def check(self, columns: list[str], texts: frozenset[str] = frozenset()) -> None:
+    def schema(self) -> pa.Schema:
+        """The declared columns."""
+        kinds = {"number": pa.float64(), "text": pa.string(), "date": pa.date32()}
+        return pa.schema([(name, kinds[kind]) for name, kind in self.columns.items()])
+
+    def check(self, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()) -> None:
         """Look the columns up in the declared types and in the header of the first file."""
         for column in columns:
-            kind, wanted = self.columns.get(column), "text" if column in texts else "number"
+            wanted = "text" if column in texts else "date" if column in dates else "number"
+            kind = self.columns.get(column)
             if kind != wanted:
                 given = "is not declared" if kind is None else f"is declared {kind}"
                 msg = f"{self.path.name}: column {column!r} {given}; declare it, source.columns: {{{column}: {wanted}}}"
                 raise SourceError(msg)
         self._names(listing.list_files(self.path)[0].name, columns)
 
-    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:
+    def read(
+        self, split: Split, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()
+    ) -> Iterator[Batch]:
         """Stream the files' lines in blocks of some megabytes."""
+        make = {column: _texts if column in texts else _dates if column in dates else _numbers for column in columns}
         for part in split.parts:
-            yield from self._read(part.path, columns, texts)
+            yield from self._read(part.path, make)
 
-    def _read(self, name: str, columns: list[str], texts: frozenset[str]) -> Iterator[Batch]:
+    def _read(self, name: str, make: Mapping[str, Callable[[pa.Array], pa.Array]]) -> Iterator[Batch]:
+        columns = list(make)
         width = len(self._names(name, columns))
         end = uuid.uuid4().hex  # a last line of the wrong width, which no quote left open may swallow
         lost = ended = 0
@@ -112,12 +124,11 @@ class Csv:
                 is_broken = True
             if is_broken or batch is None:
                 break
-            fields = {column: batch.column(_latin(column)) for column in columns}
-            yield Batch({c: _texts(field) if c in texts else _numbers(field) for c, field in fields.items()}, batch.num_rows)
+            yield Batch({column: make[column](batch.column(_latin(column))) for column in columns}, batch.num_rows)
         if is_broken or ended != 1:
             msg = f"{name}: not readable as delimited text (a quote left open, a record beyond 32 MB, a broken file)"
             raise SourceError(msg)
-        yield Batch({c: pa.nulls(0, pa.binary() if c in texts else pa.float64()) for c in columns}, lost)
+        yield Batch({column: make[column](pa.array([], pa.string())) for column in columns}, lost)
 
     def _open(self, lines: _Lines, columns: list[str], width: int, skip: Any) -> Any:
         names = [_latin(column) for column in columns]
@@ -207,6 +218,20 @@ def _texts(fields: pa.Array) -> pa.Array:
     distinct = fields.dictionary_encode()
     own = [value.decode().encode("latin-1") for value in distinct.dictionary.to_pylist()]
     return pa.array(own, pa.binary()).take(distinct.indices)
+
+
+def _dates(fields: pa.Array) -> pa.Array:
+    """Turn fields to days, each distinct one once: what is no date, or not one that Python knows, becomes null."""
+    distinct = fields.dictionary_encode()
+    days = [_day(value) for value in distinct.dictionary.cast(pa.binary()).to_pylist()]
+    return pa.array(days, pa.date32()).take(distinct.indices)
+
+
+def _day(value: bytes) -> date | None:
+    with suppress(ValueError, OverflowError):
+        instant = datetime.fromisoformat(value.decode("ascii").strip())
+        return (instant if instant.tzinfo is None else instant.astimezone(UTC)).date()
+    return None
 
 
 NUMBER = r"^[ \t]*[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)[ \t]*$"

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from dp_dask.errors import SourceError
 from dp_dask.private import listing
-from dp_dask.private.arrow import is_numeric, is_text
-from dp_dask.private.sources import Batch, Part, Split
+from dp_dask.private.arrow import is_date, is_numeric, is_text
+from dp_dask.private.sources import Batch, OfFiles, Part, Split
 
 __all__ = ["plugin"]
 
@@ -26,7 +26,7 @@ SMALL_FILE = 2**20  # read with one call: 0.71 x the time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parquet:
+class Parquet(OfFiles):
     """Parquet files below ``path``; a file's records are those of its row groups."""
 
     path: Path
@@ -46,19 +46,28 @@ class Parquet:
         """Names, sizes and times of change of the files."""
         return listing.version(listing.list_files(self.path))
 
-    def check(self, columns: list[str], texts: frozenset[str] = frozenset()) -> None:
+    def schema(self) -> pa.Schema:
+        """The schema in the footer of the first file, and its partition keys."""
+        name = listing.list_files(self.path)[0].name
+        with self._open(name) as file:
+            keys = [key for key in listing.partition_keys(name) if key not in file.schema_arrow.names]
+            return pa.schema([*file.schema_arrow, *(pa.field(key, pa.string()) for key in keys)])
+
+    def check(self, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()) -> None:
         """Look the columns up in the footer of the first file."""
         name = listing.list_files(self.path)[0].name
         with self._open(name) as file:
             for column in columns:
-                _check_column(file, name, column, is_wanted_text=column in texts)
+                _check_column(file, name, column, texts, dates)
 
-    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:
+    def read(
+        self, split: Split, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()
+    ) -> Iterator[Batch]:
         """Stream the row groups that begin in the split's parts."""
         for part in split.parts:
             with self._open(part.path) as file:
                 for column in columns:
-                    _check_column(file, part.path, column, is_wanted_text=column in texts)
+                    _check_column(file, part.path, column, texts, dates)
                 groups = _groups_in(file.metadata, part, (self.root / part.path).stat().st_size)
                 keys = {c: key for c, key in listing.partition_keys(part.path).items() if c in texts}
                 stored = [column for column in columns if column not in keys]
@@ -81,14 +90,14 @@ class Parquet:
         raise SourceError(msg)
 
 
-def _check_column(file: pq.ParquetFile, name: str, column: str, *, is_wanted_text: bool) -> None:
+def _check_column(file: pq.ParquetFile, name: str, column: str, texts: frozenset[str], dates: frozenset[str]) -> None:
     schema = file.schema_arrow
     positions = schema.get_all_field_indices(column)
     if len(positions) > 1:
         msg = f"{name}: {len(positions)} columns are called {column!r}; rename all but one"
         raise SourceError(msg)
     if column in listing.partition_keys(name):
-        if is_wanted_text and not positions:
+        if column in texts and not positions:
             return
         # Even where the files have such a column too: to compare the two would let one record stop the run.
         msg = f"{name}: {column!r} is a partition key, hence text; rename the folders or measure another column"
@@ -98,7 +107,11 @@ def _check_column(file: pq.ParquetFile, name: str, column: str, *, is_wanted_tex
         msg = f"{name}: no column {column!r}; the file has: {known}"
         raise SourceError(msg)
     kind = schema.field(positions[0]).type
-    if is_wanted_text:
+    if column in dates:
+        if not is_date(kind):
+            msg = f"{name}: column {column!r} is of type {kind}, and is compared with dates; give numbers or texts as it has them"
+            raise SourceError(msg)
+    elif column in texts:
         if not is_text(kind):
             msg = f"{name}: column {column!r} is of type {kind}; its categories are texts: list them as the column has them"
             raise SourceError(msg)
