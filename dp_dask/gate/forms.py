@@ -29,7 +29,8 @@ def canonical(request: Request | SelectionRequest) -> bytes:
 
 def written(release: Release | Selection) -> str:
     """Return a release as JSON."""
-    return (_selection.dump_json(release) if isinstance(release, Selection) else release_json.dump_json(release)).decode()
+    adapter: TypeAdapter[Any] = _selection if isinstance(release, Selection) else release_json
+    return adapter.dump_json(release, exclude=None if release.snapshot else {"snapshot"}).decode()
 
 
 def parsed(text: str, kind: type[Released]) -> Released:
