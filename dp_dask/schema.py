@@ -26,7 +26,21 @@ EPSILON = {"type": "number", "exclusiveMinimum": 0, "description": "privacy loss
 RHO = {"type": "number", "exclusiveMinimum": 0, "description": "in place of epsilon: zCDP, by discrete Gaussian noise"}
 GROUP_BY = {
     "type": "object",
-    "properties": {"column": {"type": "string"}, "groups": {"type": "array", "items": {"type": ["integer", "string"]}}},
+    "properties": {
+        "column": {"type": "string"},
+        "groups": {
+            "oneOf": [
+                {"type": "array", "items": {"type": ["integer", "string"]}},
+                {
+                    "type": "object",
+                    "description": "a public .csv or .parquet file, and the column of it that lists the groups",
+                    "properties": {"table": {"type": "string"}, "column": {"type": "string"}},
+                    "required": ["table", "column"],
+                    "additionalProperties": False,
+                },
+            ]
+        },
+    },
     "required": ["column", "groups"],
     "additionalProperties": False,
 }
