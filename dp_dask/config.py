@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -173,8 +173,9 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     measurements, selections = (
         make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else ([], [])
     )
-    if where is not None:
-        _check_where(where, privacy, measurements, selections, faults)
+    if where is not None and _is_served(where, privacy, measurements, selections, faults):
+        measurements = [replace(m, request=replace(m.request, where=where)) for m in measurements]
+        selections = [replace(s, request=replace(s.request, where=where)) for s in selections]
     if inference is not None:
         _check_engine(inference.engine, measurements, faults)
     if faults.problems or source is None or privacy is None or inference is None or ledger is None:
@@ -207,13 +208,14 @@ def _columns(measurements: Sequence[Measurement], selections: Sequence[Selection
     return sorted({*columns, *by_record}), texts
 
 
-def _check_where(
+def _is_served(
     where: Where,
     privacy: Privacy | None,
     measurements: Sequence[Measurement],
     selections: Sequence[SelectionMeasurement],
     faults: Faults,
-) -> None:
+) -> bool:
+    before = len(faults.problems)
     if privacy is not None and privacy.neighbours is Neighbours.REPLACE:
         told = "which records meet a condition is private, and so is their number: use neighbours: add_remove, without n"
         faults.add("dataset.where", f"does not go with neighbours: replace; {told}")
@@ -221,6 +223,7 @@ def _check_where(
     fault = where.fault(set(columns) - texts, texts)
     if fault:
         faults.add("dataset.where", fault)
+    return len(faults.problems) == before
 
 
 def make_cluster(given: Any, faults: Faults) -> Any:

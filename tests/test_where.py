@@ -19,6 +19,7 @@ dataset:
   source: {{kind: parquet, path: data}}
   unit: record
   where: {where}
+  version: "1"
 privacy: {{neighbours: {neighbours}}}
 measurements:
   ill: {{model: bernoulli, column: ill, epsilon: 1000, prior: {{alpha: 1, beta: 1}}}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = ["Between", "Condition", "Known", "OneOf", "Where"]
 
@@ -14,6 +15,7 @@ class OneOf:
 
     column: str
     values: tuple[str, ...] | tuple[float, ...]
+    kind: Literal["one_of"] = "one_of"
 
     @property
     def is_text(self) -> bool:
@@ -29,6 +31,7 @@ class Between:
     lower: float | None
     upper: float | None
     is_date: bool = False
+    kind: Literal["between"] = "between"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Known:
     """The column holds a value: neither a null nor NaN."""
 
     column: str
+    kind: Literal["known"] = "known"
 
 
 Condition = OneOf | Between | Known

@@ -51,8 +51,8 @@ class Filtered:
         return self.source.narrowed(self.where).plan()
 
     def version(self) -> str:
-        """The state of the source, and the conditions."""
-        return f"{self.where}\n{self.source.version()}"
+        """The state of the source; the conditions are part of each request."""
+        return self.source.version()
 
     def schema(self) -> pa.Schema:
         """The columns of the source and their types."""
