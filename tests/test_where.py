@@ -48,6 +48,9 @@ def test_conditions_are_read_as_they_are_written(tmp_path):
         OneOf("g", ("x", "1")),
     )
     assert (where.texts, where.dates) == ({"a", "g"}, {"d"})
+    assert str(where) == (
+        "a is x, b is 1 or 2.5, c is from 1, d is from 2026-01-01 to 2026-01-31, e is known, f is 1, g is x or 1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,6 +107,8 @@ def test_only_the_records_that_meet_it_are_in_the_release(tmp_path):
     ill = made["ill"]["release"]
     assert ill["noisy_count"] == 2 * ill["request"]["statistic"]["count_weight"]  # the null is not counted
     assert ill["noisy_sums"] == [2]  # on a grid where 0 is -1 and 1 is 1
+    page = next((tmp_path / "out").rglob("report.html")).read_text()
+    assert "where year is from 2021, site is n or s, ill is known; no others are counted" in page
     other = write(tmp_path, "{year: {from: 2020}, site: [n, s], ill: {is: known}}")
     assert dp_dask(tmp_path, "run", other.name).returncode == 0
     spent = json.loads(dp_dask(tmp_path, "ledger", "show", "p.yaml", "--json").stdout)
