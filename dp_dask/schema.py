@@ -12,6 +12,7 @@ from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
+from dp_dask.entries.build import key_of
 from dp_dask.entries.distance import DISTANCES
 from dp_dask.entries.measurement import Privacy
 from dp_dask.entries.model import MODELS
@@ -167,8 +168,8 @@ def _dataclass(cls: Any) -> dict[str, Any]:
     """Describe a dataclass field by field."""
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)
-    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
-    return _mapping({f.name: TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
+    required = [key_of(f) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    return _mapping({key_of(f): TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
 
 
 def _kind(folder: str, kind: str) -> dict[str, Any]:
