@@ -16,8 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from private.lakes import add, beside, column, compare_narrowed, head, inline, log, many, remove, rows_of
 from private.tables import CANARY, Parquet, read, says_nothing
 
-from dp_dask.core.where import OneOf, Where
+from dp_dask.core.where import Between, OneOf, Where
 from dp_dask.errors import SourceError
+from dp_dask.private.filtered import Filtered
 from dp_dask.private.reduce import Failure, reduce_split
 from dp_dask.private.sources.delta import plugin as Delta  # noqa: N812
 
@@ -306,6 +307,17 @@ def test_what_conditions_leave_out_is_what_does_not_meet_them(tmp_path: Path, ke
     for i in range(6):  # of few records each, so that whole files fall outside
         write_deltalake(tmp_path, many(rng, 1 + 3 * i), mode="append", partition_by=keys or None)
     assert compare_narrowed(Delta(path=tmp_path), rng, rounds=3) > 5  # or nothing was tested
+
+
+def test_an_instant_or_a_day_that_python_does_not_have_stops_no_condition(tmp_path: Path):
+    kinds = {"t": pa.timestamp("us", "UTC"), "d": pa.date32()}
+    far = {"t": pa.array([3_660_000 * 86_400 * 10**6], kinds["t"]), "d": pa.array([3_660_000], kinds["d"])}
+    table = pa.table({"x": [1]} | far)
+    write_deltalake(tmp_path, table)
+    with Delta(path=tmp_path).pinned() as held:
+        for condition in (OneOf("x", (1.0,)), Between("d", 0, None, is_date=True), Between("t", 0, None, is_date=True)):
+            filtered = Filtered(held, Where((condition,)))
+            assert sum(batch.n_records for split in filtered.plan() for batch in filtered.read(split, ["x"])) == 1
 
 
 def test_only_partition_values_change_the_number_of_tasks(tmp_path: Path):

@@ -11,11 +11,11 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dp_dask.core.where import Between, Condition, OneOf, Where
@@ -30,7 +30,6 @@ __all__ = ["plugin"]
 
 BATCH_ROWS = 2**17
 FIELD_ID = b"PARQUET:field_id"
-EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,13 +155,14 @@ def _may_meet_range(table: Table, row: int, condition: Condition) -> bool:
     ends = []
     for name in ("min", "max"):
         stats = table.adds.schema.field(name).type if name in table.adds.schema.names else pa.struct([])
-        if stats.get_field_index(column) < 0 or not is_comparable(condition, stats.field(column).type):
+        kind = stats.field(column).type if stats.get_field_index(column) >= 0 else pa.null()
+        if not (pa.types.is_integer(kind) or pa.types.is_date32(kind)) or not is_comparable(condition, kind):
             return True
-        kind = stats.field(column).type
-        end = table.adds[name][row].as_py()
-        if not (pa.types.is_integer(kind) or pa.types.is_date32(kind)) or end is None or end[column] is None:
+        end = pc.struct_field(table.adds[name], column)[row]
+        days = end.cast(pa.int32()) if pa.types.is_date32(kind) else end  # a date may be one that Python does not have
+        if not days.is_valid:
             return True
-        ends.append(float((end[column] - EPOCH).days if pa.types.is_date32(kind) else end[column]))
+        ends.append(float(days.as_py()))
     least, greatest = ends
     if isinstance(condition, OneOf):
         return any(least <= float(value) <= greatest for value in condition.values)
