@@ -20,8 +20,9 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import LongType, StringType
 
-from dp_dask.core.where import OneOf, Where
+from dp_dask.core.where import Between, OneOf, Where
 from dp_dask.errors import SourceError
+from dp_dask.private.filtered import Filtered
 from dp_dask.private.reduce import Failure, reduce_split
 from dp_dask.private.sources.iceberg import plugin as Iceberg  # noqa: N812
 
@@ -288,6 +289,17 @@ def test_what_conditions_leave_out_is_what_does_not_meet_them(tmp_path: Path, by
     wanted = zip(*[whole[name].to_pylist() for name in columns], strict=True)
     assert (sorted(found, key=repr), n_records) == (sorted(wanted, key=repr), len(whole))
     assert compare_narrowed(source(tmp_path), rng) > 2  # or nothing was tested
+
+
+@pytest.mark.parametrize("by", [{}, {"big": "identity"}])
+def test_an_integer_that_a_float_rounds_into_the_condition_is_kept(tmp_path: Path, by: dict[str, str]):
+    """2^53 + 1 is 2^53 as a float64."""
+    table = partitioned(tmp_path, pa.schema([("big", pa.int64())]), **by)
+    table.append(pa.table({"big": [2**53 + 1]}))
+    with source(tmp_path).pinned() as held:
+        for condition in (Between("big", None, 2.0**53), OneOf("big", (2.0**53,)), Between("big", 2.0**53, 2.0**53)):
+            filtered = Filtered(held, Where((condition,)))
+            assert sum(batch.n_records for split in filtered.plan() for batch in filtered.read(split, ["big"])) == 1
 
 
 def test_conditions_are_right_after_an_integer_was_widened_and_a_column_renamed(tmp_path: Path):

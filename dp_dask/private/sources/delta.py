@@ -180,7 +180,7 @@ def _read(table: Table, name: str, columns: list[str]) -> Iterator[Batch]:
         if kept is not None and len(kept) != file.metadata.num_rows:
             msg = f"{name}: its deletion vector is not as long as the file; the table is damaged"
             raise SourceError(msg)
-        for records in file.iter_batches(BATCH_ROWS, columns=found, use_threads=False):
+        for records in _batches(file, found):
             if kept is not None:
                 mask, start = kept[start : start + records.num_rows], start + records.num_rows
                 records = records.filter(mask)  # noqa: PLW2901
@@ -195,6 +195,12 @@ def _read(table: Table, name: str, columns: list[str]) -> Iterator[Batch]:
                 },
                 records.num_rows,
             )
+
+
+def _batches(file: pq.ParquetFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Read the row groups one by one: a reader of all holds on to the memory of those before."""
+    for group in range(file.metadata.num_row_groups):
+        yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=columns, use_threads=False)
 
 
 def _repeated(table: Table, row: int, key: str, count: int) -> pa.Array:
