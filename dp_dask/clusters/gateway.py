@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +46,11 @@ class Gateway:
             try:
                 from dask_gateway import Gateway as Server  # noqa: PLC0415  (an extra)
 
-                server = stack.enter_context(Server(self.address))
-                cluster = stack.enter_context(server.new_cluster(**self.options, shutdown_on_close=True))
+                server = Server(self.address)
+                stack.callback(_close, server)
+                cluster = server.new_cluster(**self.options, shutdown_on_close=True)
+                stack.callback(_close, cluster.gateway)
+                stack.callback(cluster.close)
                 cluster.scale(self.workers)
             except ImportError:
                 kind = "ImportError"
@@ -62,6 +65,13 @@ class Gateway:
             security = cluster.security
             with joined(cluster, security=security, workers=self.workers, wait=self.wait, overrides=self.overrides) as client:
                 yield client
+
+
+def _close(server: Any) -> None:
+    """Close a connection, whose destructor would then complain that its loop is closed (dask-gateway 2026.3)."""
+    with suppress(RuntimeError):  # it is closed already, with its cluster
+        server.close()
+    server._asynchronous = True  # noqa: SLF001  (of what is asynchronous the destructor asks nothing)
 
 
 plugin = Gateway

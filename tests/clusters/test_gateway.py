@@ -15,17 +15,14 @@ from pathlib import Path
 import pytest
 from dask_processes import SETTINGS
 
+from dp_dask.clusters.gateway import _close
 from dp_dask.clusters.gateway import plugin as Gateway  # noqa: N812
 from dp_dask.errors import ClusterError
 
 ROOT = Path(__file__).parent.parent.parent
 MISSING = [name for name in ("dask_gateway", "dask_gateway_server") if importlib.util.find_spec(name) is None]
 WHY_NOT = f"not installed: {', '.join(MISSING)} (pip install 'dask-gateway-server[local]')"
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=WHY_NOT),
-    # Its client, once closed, complains in its destructor that its loop is closed.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=WHY_NOT)
 CONFIG = """
 c.DaskGateway.backend_class = "dask_gateway_server.backends.local.UnsafeLocalBackend"
 c.DaskGateway.authenticator_class = "dask_gateway_server.auth.SimpleAuthenticator"
@@ -87,11 +84,12 @@ def test_a_cluster_is_started_joined_and_given_back(tmp_path):
             assert client.scheduler.address.startswith("gateway://")
             assert client.gather(client.map(abs, range(-5, 0), pure=False)) == [5, 4, 3, 2, 1]
             assert len(client.scheduler_info(n_workers=-1)["workers"]) == 2
-        with Server(address) as server:
-            until = time.monotonic() + 30
-            while server.list_clusters():
-                assert time.monotonic() < until
-                time.sleep(0.2)
+        server = Server(address)
+        until = time.monotonic() + 30
+        while server.list_clusters():
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        _close(server)
         told = refused(Gateway(address=address, options={"cores": 3}))
         assert "no cluster was started (" in told
         assert "look at the address, your rights and the options" in told
