@@ -7,12 +7,13 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from dp_dask.config import CLUSTERS, SOURCES, Inference
+from dp_dask.config import SOURCES, Inference
 from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
 from dp_dask.entries.build import key_of
+from dp_dask.entries.cluster import CLUSTERS
 from dp_dask.entries.distance import DISTANCES
 from dp_dask.entries.measurement import Privacy
 from dp_dask.entries.model import MODELS
