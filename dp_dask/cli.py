@@ -130,7 +130,7 @@ def run(file: Path, cluster: str | None, output: Path | None, *, resume: bool, a
     pipeline = load(file, **replaced)
     with show.progress() as progress:
         result = run_pipeline(pipeline, progress=progress, resume=resume)
-        folder, summaries = write_run(result, pipeline.output, pipeline.cluster, resume=resume, progress=progress)
+        folder, summaries = write_run(result, pipeline.output, pipeline.simulates_on, resume=resume, progress=progress)
     show.run(result, summaries, folder, as_json=as_json)
 
 

@@ -6,6 +6,7 @@ import getpass
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -120,7 +121,11 @@ def _draw(
     added: list[Released] = []
     chosen: list[Released] = []
     try:
-        with pipeline.cluster.client() as client:
+        with ExitStack() as stack:
+            client = stack.enter_context(pipeline.cluster.client())
+            simulates_on = client
+            if choices and pipeline.simulation_cluster is not None:
+                simulates_on = stack.enter_context(pipeline.simulation_cluster.client())
             parts = []
             if statistics:
                 pipeline.source.check(*columns_of(statistics))
@@ -136,7 +141,8 @@ def _draw(
             of_distances = iter(parts[1:])
             for choice in choices:
                 sums_of_it = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
-                chosen.append(_choose(pipeline, client, choice, sums_of_it, noise, progress, resume=resume))
+                clients = client, simulates_on
+                chosen.append(_choose(pipeline, clients, choice, sums_of_it, noise, progress, resume=resume))
         _check_unchanged(pipeline, state)
         added += additive.release(parts[0], sums, noise) if sums else []
     except BaseException:
@@ -155,7 +161,7 @@ def _check_unchanged(pipeline: Pipeline, state: str) -> None:
 
 def _choose(
     pipeline: Pipeline,
-    client: Client,
+    clients: tuple[Client, Client],
     choice: SelectionMeasurement,
     sealed: Sensitive[Total] | None,
     noise: Noise,
@@ -163,14 +169,15 @@ def _choose(
     *,
     resume: bool,
 ) -> Selection:
+    """Simulate on the second client's cluster, and compare record by record beside the data, on the first's."""
     request, distance = choice.request, choice.request.distance
     stall = pipeline.cluster.stall_timeout
     if sealed is not None:
         compare = selecting.compare_sums(request, sealed)
     elif not isinstance(distance, OfSums):
-        compare = compare_beside(client, pipeline.source, distance, stall_timeout=stall)
+        compare = compare_beside(clients[0], pipeline.source, distance, stall_timeout=stall)
     deadline = float("inf") if choice.seconds is None else time.monotonic() + choice.seconds
-    on_cluster = partial(on_client, client, stall_timeout=stall)
+    on_cluster = partial(on_client, clients[1], stall_timeout=pipeline.simulates_on.stall_timeout)
     with spread_by(stored(on_cluster, pipeline.output / SIMULATIONS, reuse=resume)):
         return selecting.run(
             request,

@@ -122,6 +122,7 @@ WHERE = {
     },
     "minProperties": 1,
 }
+CLUSTER_NAME = {"type": "string", "description": "a kind, or a name from clusters.yaml or Dask's configuration"}
 PATH = {"type": "string", "description": "relative to this file"}
 
 
@@ -151,7 +152,8 @@ def schema() -> dict[str, Any]:
             },
         },
         "inference": _dataclass(Inference),
-        "cluster": {"oneOf": [{"enum": clusters}, *[_kind(CLUSTERS, kind) for kind in clusters]]},
+        "cluster": {"anyOf": [CLUSTER_NAME, *[_kind(CLUSTERS, kind) for kind in clusters]]},
+        "simulation_cluster": {"anyOf": [CLUSTER_NAME, *[_kind(CLUSTERS, kind) for kind in clusters]]},
         "ledger": {"type": "string", "description": "sqlite:///FILE (relative to this file) or a PostgreSQL URL"},
         "output": PATH,
     }
