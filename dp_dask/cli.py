@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,14 @@ import click
 
 from dp_dask import __version__
 from dp_dask.cli_certs import certs
+from dp_dask.cli_experiment import experiment
 from dp_dask.cli_ledger import FILE, JSON, ledger
 from dp_dask.errors import ConfigError, DpDaskError
 
 __all__ = ["cli", "main"]
 
 # Everything heavy is imported inside the commands: --help must answer at once.
+SLOT = click.option("--slot", metavar="TIME", help="The scheduled time, which is charged once: ISO 8601; or give DP_DASK_SLOT.")
 
 
 def main() -> None:
@@ -68,19 +69,21 @@ def cli() -> None:
 @click.option(
     "--output", type=click.Path(path_type=Path), help="Draw into this folder: explore.svg, or without --explore flips.svg of svt."
 )
+@SLOT
 @JSON
-def check(file: Path, output: Path | None, *, explore: bool, as_json: bool) -> None:
+def check(file: Path, output: Path | None, slot: str | None, *, explore: bool, as_json: bool) -> None:
     """Validate FILE; show its cost, its noise and the width to expect. Reads no record."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.check import check as check_pipeline  # noqa: PLC0415
     from dp_dask.config import load  # noqa: PLC0415
     from dp_dask.output import write_flips  # noqa: PLC0415
     from dp_dask.pipeline import check_output  # noqa: PLC0415
+    from dp_dask.scheduled import schedule, state  # noqa: PLC0415
 
     if explore:
         _explore(file, output, as_json=as_json)
         return
-    pipeline = load(file)
+    pipeline, scheduled = schedule(load(file), slot)
     if output is not None:
         if not any(choice.request.is_sparse_vector for choice in pipeline.selections):
             told = (
@@ -90,7 +93,7 @@ def check(file: Path, output: Path | None, *, explore: bool, as_json: bool) -> N
         check_output(output)
     found = check_pipeline(pipeline)
     picture = None if output is None else write_flips(found.selections, output)
-    show.check(found, picture, as_json=as_json)
+    show.check(found, picture, None if scheduled is None else state(pipeline, scheduled), as_json=as_json)
 
 
 def _explore(file: Path, output: Path | None, *, as_json: bool) -> None:
@@ -114,23 +117,28 @@ def _explore(file: Path, output: Path | None, *, as_json: bool) -> None:
 @click.option("--cluster", help="The kind of cluster, in place of the file's.")
 @click.option("--output", type=click.Path(path_type=Path), help="The folder for results, in place of the file's.")
 @click.option("--resume", is_flag=True, help="Read simulations that an interrupted run left, in place of making them again.")
+@SLOT
 @JSON
-def run(file: Path, cluster: str | None, output: Path | None, *, resume: bool, as_json: bool) -> None:
+def run(file: Path, cluster: str | None, output: Path | None, slot: str | None, *, resume: bool, as_json: bool) -> None:
     """Read, reduce, release, infer and report: charges the budget once for each new release."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.config import load  # noqa: PLC0415
     from dp_dask.output import write_run  # noqa: PLC0415
     from dp_dask.pipeline import run as run_pipeline  # noqa: PLC0415
+    from dp_dask.scheduled import schedule  # noqa: PLC0415
 
     replaced: dict[str, Any] = {}
     if cluster:
         replaced["cluster"] = cluster
     if output:
         replaced["output"] = str(output.absolute())
-    pipeline = load(file, **replaced)
+    pipeline, scheduled = schedule(load(file, **replaced), slot)
+    if scheduled is not None and scheduled.warning:
+        click.echo(f"warning: {scheduled.warning}", err=True)
     with show.progress() as progress:
         result = run_pipeline(pipeline, progress=progress, resume=resume)
-        folder, summaries = write_run(result, pipeline.output, pipeline.simulates_on, resume=resume, progress=progress)
+        asked: dict[str, Any] = {"resume": resume, "progress": progress, "scheduled": scheduled}
+        folder, summaries = write_run(result, pipeline.output, pipeline.simulates_on, **asked)
     show.run(result, summaries, folder, as_json=as_json)
 
 
@@ -232,62 +240,6 @@ def calibrate(file: Path, replicates: int, seed: int, cluster: str | None, *, as
 
 
 @cli.command()
-@FILE
-@click.option("--replicates", type=click.IntRange(1, 20_000), help="Simulated releases a cell, in place of the file's.")
-@click.option("--cluster", help="The kind of cluster, in place of the file's.")
-@click.option("--output", type=click.Path(path_type=Path), help="The folder for results, in place of the file's.")
-@JSON
-def experiment(file: Path, replicates: int | None, cluster: str | None, output: Path | None, *, as_json: bool) -> None:
-    """Repeat a paper's comparison of methods, as FILE lists it, on simulated releases. No records, no budget."""
-    from dp_dask import show  # noqa: PLC0415
-    from dp_dask.output import write_files  # noqa: PLC0415
-    from dp_dask.pipeline import check_output  # noqa: PLC0415
-
-    given = {"replicates": replicates, "cluster": cluster, "output": str(output.absolute()) if output else None}
-    load, run_it, tell = _comparison(file)
-    plan = load(file, **{key: value for key, value in given.items() if value is not None})
-    check_output(plan.output)
-    with show.progress() as progress:
-        texts, told = tell(plan, run_it(plan, progress=progress))
-    write_files(texts, plan.output)
-    show.experiment(told, texts, plan.output, as_json=as_json)
-
-
-def _comparison(file: Path) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[Any, Any], tuple[Any, Any]]]:
-    """Return how the kind of experiment that a file holds is loaded, run, and told: its files, and what to show."""
-    from dp_dask import abc_experiment, abc_file, experiment, outbreak_experiment  # noqa: PLC0415
-    from dp_dask import show_experiments as told_by  # noqa: PLC0415
-    from dp_dask.public import comparison, outbreak_comparison  # noqa: PLC0415
-
-    if abc_file.is_abc(file):
-        return (
-            abc_file.load,
-            abc_experiment.run,
-            lambda plan, made: (
-                abc_experiment.files(made, plan),
-                told_by.compared_choices(made.cells, plan.targets),
-            ),
-        )
-    if outbreak_experiment.is_outbreaks(file):
-        return (
-            outbreak_experiment.load,
-            outbreak_experiment.run,
-            lambda _plan, cells: (
-                outbreak_comparison.files(cells),
-                told_by.compared_outbreaks(cells),
-            ),
-        )
-    return (
-        experiment.load,
-        experiment.run,
-        lambda plan, cells: (
-            comparison.files(cells, plan.size.draws),
-            told_by.compared_posteriors(cells),
-        ),
-    )
-
-
-@cli.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 def report(folder: Path) -> None:
     """Write the HTML report of a run's FOLDER again, from its release.json and run.json."""
@@ -304,5 +256,6 @@ def schema() -> None:
     click.echo(json.dumps(make_schema(), indent=2))
 
 
+cli.add_command(experiment)
 cli.add_command(ledger)
 cli.add_command(certs)

@@ -17,7 +17,9 @@ from dp_dask.core.names import NAME, is_name
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import Request
+from dp_dask.core.schedule import Schedule
 from dp_dask.core.selected import SelectionRequest
+from dp_dask.core.slots import MARK
 from dp_dask.core.where import Where
 from dp_dask.entries import strict_yaml
 from dp_dask.entries.build import Faults, build, check_keys, leaf, show
@@ -74,6 +76,7 @@ class Pipeline:
     simulation_cluster: Cluster | None  # where data sets are simulated and posteriors made, where it is another one
     ledger: str
     output: Path
+    schedule: Schedule | None = None  # when scheduled runs are due
 
     @property
     def simulates_on(self) -> Cluster:
@@ -163,7 +166,7 @@ def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
 
 
 def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
-    keys = ("dataset", "privacy", "measurements", "inference", "cluster", "simulation_cluster", "ledger", "output")
+    keys = ("dataset", "privacy", "measurements", "inference", "cluster", "simulation_cluster", "ledger", "output", "schedule")
     top = check_keys(given, "", keys, ("dataset", "privacy", "measurements", "ledger"), faults)
     dataset = check_keys(top.get("dataset", {}), "dataset", ("name", "source", "unit", "version", "where"), (), faults)
     for key in ("name", "source", "unit"):
@@ -175,6 +178,8 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     if dataset.get("unit", "record") != "record":
         faults.add("dataset.unit", f"is {show(dataset['unit'])}; this version protects a record: write unit: record")
     version = leaf(str | None, dataset.get("version"), "dataset.version", faults)
+    if version is not None and version.startswith(MARK):
+        faults.add("dataset.version", "begins with a character that no text holds; give plain text")
     source = _plugin(SOURCES, dataset["source"], "dataset.source", faults) if "source" in dataset else None
     where = read_where(dataset["where"], faults) if "where" in dataset else None
     privacy = build(Privacy, top["privacy"], "privacy", faults) if "privacy" in top else None
@@ -184,6 +189,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     simulation_cluster = make_cluster(top[path], faults, path) if path in top else None
     ledger = _ledger(top["ledger"], faults) if "ledger" in top else None
     output = leaf(Path, top.get("output", "runs"), "output", faults)
+    schedule = build(Schedule, top["schedule"], "schedule", faults) if "schedule" in top else None
     measurements, selections = (
         make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else ([], [])
     )
@@ -212,6 +218,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         simulation_cluster=simulation_cluster,
         ledger=ledger,
         output=output,
+        schedule=schedule,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
@@ -30,6 +31,7 @@ from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
 from dp_dask.public.questions import Answer
 from dp_dask.public.report import Spending, render
+from dp_dask.scheduled import Scheduled
 from dp_dask.selection_forecast import SelectionForecast
 from dp_dask.selection_picture import draw_flips
 
@@ -54,29 +56,35 @@ SHARED = (
 )  # fmt: skip
 
 
-def run_folder(run: Run, folder: Path) -> Path:
+def run_folder(run: Run, folder: Path, scheduled: Scheduled | None = None) -> Path:
     """Make the folder of a run and write release.json there, before anything that could fail.
 
-    It is named by the releases, so that a repeat of a run replaces its files and makes no new ones.
+    It is named by its slot, or else by the releases, so that a repeat of a run replaces its files and makes no new ones.
     """
     releases = list(run.publication.released.values())
     created = max(release.created for release in releases)[:19].replace("-", "").replace(":", "")
     key = hashlib.sha256("".join(release.id for release in releases).encode()).hexdigest()[:8]
-    target = folder / f"{created}Z-{key}"
+    target = folder / f"{created}Z-{key}" if scheduled is None else scheduled.folder
     target.mkdir(parents=True, exist_ok=True)
     _replace(target / "release.json", lambda path: files.write(run.publication, path))
     return target
 
 
 def write_run(
-    run: Run, folder: Path, cluster: Cluster | None = None, *, resume: bool = False, progress: Progress = silent
+    run: Run,
+    folder: Path,
+    cluster: Cluster | None = None,
+    *,
+    resume: bool = False,
+    progress: Progress = silent,
+    scheduled: Scheduled | None = None,
 ) -> tuple[Path, list[Summary]]:
     """Infer from a run's releases, long simulations on the cluster; write all files, return their folder and summaries.
 
     Simulations are kept in the run's folder as they come, and with ``resume`` read from there instead of made again.
     There is a CSV of accepted parameters for each choice among simulations, and no posterior.nc where there is nothing else.
     """
-    target = run_folder(run, folder)
+    target = run_folder(run, folder, scheduled)
     chosen = chosen_from(run.publication)
     write_files({f"{one.measurement}.accepted.csv": accepted_csv(one) for one in chosen}, target)
     is_simulated = any(one.is_simulator for one in run.publication.measurements.values())
@@ -95,7 +103,7 @@ def write_run(
     balance = run.balance
     spending = Spending(charged=run.cost, spent=meaning(balance.unit, balance.spent, delta), granted=balance.granted)
     summaries = write_posterior(run.publication, posteriors, spending, target, chosen=chosen)
-    told = run_json(run, summaries, spending, chosen)
+    told = run_json(run, summaries, spending, chosen) | ({} if scheduled is None else scheduled.told)
     for posterior in posteriors:
         if posterior.inference.failures is not None:
             told["measurements"][posterior.measurement]["simulations"] = asdict(posterior.inference.failures)
@@ -269,6 +277,9 @@ def write_files(texts: Mapping[str, str], folder: Path) -> None:
 
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    part = path.with_name(f".{path.name}.part")
-    write(part)
-    part.replace(path)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # another run of the slot may be writing the same file
+    try:
+        write(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import getpass
 import os
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -53,7 +53,9 @@ def release_new(
     Raises BudgetError before any record is read where the budget does not cover what is new, and again at the commit.
     """
     ledger.balance(pipeline.dataset)  # refuses a data set without a budget before its files are looked at
-    with pipeline.source.pinned() as source:
+    requests, version = pipeline.requests, pipeline.version
+    is_there = version and all(ledger.find(ledger.digest(each, version), released_as(each)) is not None for each in requests)
+    with nullcontext(pipeline.source) if is_there else pipeline.source.pinned() as source:  # the data may be gone since
         return _release_new(replace(pipeline, source=source), ledger, noise, progress, resume=resume)
 
 

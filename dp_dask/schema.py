@@ -12,6 +12,7 @@ from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
+from dp_dask.core.schedule import Schedule
 from dp_dask.entries.build import key_of
 from dp_dask.entries.cluster import CLUSTERS
 from dp_dask.entries.distance import DISTANCES
@@ -156,6 +157,7 @@ def schema() -> dict[str, Any]:
         "simulation_cluster": {"anyOf": [CLUSTER_NAME, *[_kind(CLUSTERS, kind) for kind in clusters]]},
         "ledger": {"type": "string", "description": "sqlite:///FILE (relative to this file) or a PostgreSQL URL"},
         "output": PATH,
+        "schedule": _dataclass(Schedule),
     }
     properties["inference"]["properties"]["engine"] = {"enum": list(ENGINES)}
     whole = _mapping(properties, ["dataset", "privacy", "measurements", "ledger"])

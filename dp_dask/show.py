@@ -29,6 +29,7 @@ from dp_dask.public.questions import Answer
 from dp_dask.public.simulation import Width
 from dp_dask.public.uniformity import LEVEL, Uniformity
 from dp_dask.show_selections import planned_selections, selection_json, selections
+from dp_dask.show_slots import of_slot
 from dp_dask.terminal import MOST_ROWS, make_console, make_table, number
 
 __all__ = ["balances", "calibration", "check", "experiment", "exploration", "posteriors", "progress", "run"]
@@ -130,8 +131,8 @@ def _interval(lower: float, upper: float) -> str:
     return f"{lower:.4g} to {upper:.4g}"
 
 
-def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
-    """Show a plan, and where its picture is."""
+def check(result: Check, picture: Path | None = None, slot: Mapping[str, Any] | None = None, *, as_json: bool) -> None:
+    """Show a plan, where its picture is, and what is there of its slot."""
     if as_json:
         plan = {
             "dataset": result.dataset,
@@ -142,7 +143,7 @@ def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
             "selections": {f.measurement: selection_json(f) for f in result.selections},
             "picture": None if picture is None else str(picture),
         }
-        _print_json(plan)
+        _print_json(plan if slot is None else {**plan, "slot": slot})
         return
     console = make_console()
     table = make_table(
@@ -161,6 +162,8 @@ def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
         for line in _notes(f):
             console.print(line)
     _budget(console, result)
+    if slot is not None:
+        console.print(of_slot(slot), soft_wrap=True)
     if picture is not None:
         console.print(f"picture: {picture}", soft_wrap=True)
 
