@@ -241,11 +241,14 @@ def calibrate(file: Path, replicates: int, seed: int, cluster: str | None, *, as
 
 @cli.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-def report(folder: Path) -> None:
-    """Write the HTML report of a run's FOLDER again, from its release.json and run.json."""
-    from dp_dask.output import write_report_again  # noqa: PLC0415
+@click.option("--series", is_flag=True, help="Of all slots in FOLDER, which holds a folder each: FOLDER/series.html.")
+@JSON
+def report(folder: Path, *, series: bool, as_json: bool) -> None:
+    """Write the HTML report of a run's FOLDER again, from its release.json and run.json; or that of a series of runs."""
+    from dp_dask.output import write_report_again, write_series  # noqa: PLC0415
 
-    click.echo(write_report_again(folder))
+    told = write_series(folder) if series else {"report": str(write_report_again(folder))}
+    click.echo(json.dumps(told, allow_nan=False) if as_json else told["report"])
 
 
 @cli.command()

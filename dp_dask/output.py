@@ -31,6 +31,8 @@ from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
 from dp_dask.public.questions import Answer
 from dp_dask.public.report import Spending, render
+from dp_dask.public.series import read_series
+from dp_dask.public.series_page import render_series, series_json
 from dp_dask.scheduled import Scheduled
 from dp_dask.selection_forecast import SelectionForecast
 from dp_dask.selection_picture import draw_flips
@@ -48,6 +50,7 @@ __all__ = [
     "write_posterior",
     "write_report_again",
     "write_run",
+    "write_series",
 ]
 
 # What the summaries of one measurement's parameters have in common.
@@ -238,6 +241,13 @@ def write_report_again(folder: Path) -> Path:
     page = render(publication, posteriors, summaries_of(posteriors), spending, chosen=chosen_from(publication))
     _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return folder / "report.html"
+
+
+def write_series(folder: Path) -> dict[str, Any]:
+    """Write series.html of the slots' folders in a folder; return where it is and all that it says. Raises ConfigError."""
+    series = read_series(folder)
+    write_files({"series.html": render_series(series)}, folder)
+    return {"report": str(folder / "series.html"), **series_json(series)}
 
 
 def _spending(told: dict[str, Any]) -> Spending:

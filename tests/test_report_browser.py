@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from decimal import Decimal
 
 import numpy as np
 import pytest
+from browsers import assert_fits, browse, needs_browser
 from cases import BY_NAME, observation
 
 from dp_dask.core.privacy import Neighbours, Spent, Unit
@@ -16,11 +15,6 @@ from dp_dask.core.release import Release, Request
 from dp_dask.public.posterior import Posterior, summarise
 from dp_dask.public.publication import Publication, Published
 from dp_dask.public.report import Spending, render
-
-BROWSER = next(
-    (found for name in ("chromium-headless-shell", "chromium", "google-chrome") if (found := shutil.which(name))), None
-)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium; apt-get install chromium-headless-shell")
 
 
 @pytest.fixture(scope="module")
@@ -70,50 +64,9 @@ def test_the_page_is_self_contained(page):
     assert "d&lt;&amp;&gt;" in page  # names are escaped
 
 
-def browse(tmp_path, page, *flags):
-    file = tmp_path / "report.html"
-    file.write_text(page, encoding="utf-8")
-    common = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-sync",
-    ]
-    more = ["--disable-component-update", "--enable-logging=stderr", "--v=0", f"--user-data-dir={tmp_path / 'profile'}"]
-    done = subprocess.run(
-        [BROWSER, *common, *more, *flags, file.as_uri()], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-PROBE = """<script>addEventListener("load", () => {
-  const wide = [...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll") && !e.closest("svg"))
-    .filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName);
-  const requests = performance.getEntriesByType("resource").map(e => e.name);
-  document.documentElement.setAttribute("data-probe", JSON.stringify({width: innerWidth, wide, requests,
-    scrolls: document.documentElement.scrollWidth > innerWidth + 1}));
-});</script>"""
-
-
 @needs_browser
 def test_it_loads_without_console_error_or_request_and_fits_400_pixels(tmp_path, page):
-    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-    assert policy.search(page)
-    probed = policy.sub("", page).replace("</body>", PROBE + "</body>").replace("&", "&amp;").replace('"', "&quot;")
-    show = "setTimeout(() => document.title = this.contentDocument.documentElement.dataset.probe, 200)"
-    frame = f'<iframe onload="{show}" style="width:400px;height:900px;border:0" srcdoc="{probed}"></iframe>'
-    outer = f'<!DOCTYPE html><html><head></head><body style="margin:0">{frame}</body></html>'
-    done = browse(tmp_path, outer, "--virtual-time-budget=3000", "--dump-dom")
-    probe = re.search(r"<head><title>(.*?)</title>", done.stdout)
-    assert probe, done.stdout[:500]
-    told = probe.group(1).replace("&quot;", '"')
-    assert '"width":400' in told
-    assert '"wide":[]' in told
-    assert '"scrolls":false' in told
-    assert '"requests":[]' in told
+    assert_fits(tmp_path, page, 400)
     assert "CONSOLE" not in browse(tmp_path, page, "--dump-dom").stderr
 
 

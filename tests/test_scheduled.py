@@ -294,3 +294,29 @@ def test_the_schema_knows_the_schedule(folder):
     assert found["required"] == ["every"]
     assert set(found["properties"]) == {"every", "timezone", "at"}
     assert found["properties"]["every"]["enum"] == ["hour", "day", "week", "month"]
+
+
+def test_a_series_is_reported_from_its_folders_alone(folder):
+    write(folder, {**GOOD, "schedule": NIGHTLY})
+    slots = ["2024-03-29", "2024-03-30", "2024-04-01"]
+    told = [run(folder, slot)[0] for slot in slots]
+    for lost in ("ledger.db", "p.yaml", "data/a.parquet"):
+        (folder / lost).unlink()
+    done = dp_dask(folder, "report", "--series", "out", "--json")
+    assert done.returncode == 0, done.stderr
+    series = json.loads(done.stdout)
+    assert [(each["slot"], each["loss"], each["total"]) for each in series["slots"]] == [
+        ("2024-03-29T01:00:00Z", "0.5", "0.5"), ("2024-03-30T01:00:00Z", "0.5", "1.0"), ("2024-04-01T00:00:00Z", "0.5", "1.5"),
+    ]  # fmt: skip
+    assert (series["missed"], series["ledger"]["left"]) == (["2024-03-31T01:00:00Z"], "1.5")
+    (line,) = series["lines"]
+    assert [(p["mean"], p["lower"]) for p in line["points"]] == [
+        (of["mean"], of["lower"]) for each in told for of in each["measurements"]["m"]["parameters"].values()
+    ]
+    assert [p["follows"] for p in line["points"]] == [False, True, False]
+    assert (folder / "out" / "series.html").read_text().count("<svg") == 1
+    assert dp_dask(folder, "report", "--series", "out").stdout.strip() == "out/series.html"
+    again = dp_dask(folder, "report", "--json", told[0]["folder"])
+    assert json.loads(again.stdout) == {"report": str(Path(told[0]["folder"]) / "report.html")}
+    refused = dp_dask(folder, "report", "--series", told[0]["folder"])
+    assert (refused.returncode, "give the output folder of runs with --slot" in refused.stderr) == (2, True)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 
-import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,11 +16,12 @@ from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.partition import edges_of, is_partition
-from dp_dask.core.privacy import EXACT, Neighbours, Spent, Unit, price, rounded_up
+from dp_dask.core.privacy import EXACT, Neighbours, Spent, Unit, price
 from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.selected import Selection
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.public.chosen import Chosen, method_of, question_in_words
+from dp_dask.public.pages import environment, figures, inline_svg
 from dp_dask.public.posterior import INTERVAL, Posterior, Summary, prior_draws
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
@@ -67,10 +65,6 @@ def render(
     ``chosen`` are the parameters that choices among simulations accepted.
     ``others`` are further releases, by name, that answers rest on: what they lose is told besides.
     """
-    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters["figures"] = figures
-    environment.filters["rounded_up"] = rounded_up
     released: list[Release | Selection] = [*(p.release for p in posteriors), *(one.selection for one in chosen)]
     request = released[0].request
     total = publication.total
@@ -89,32 +83,33 @@ def render(
         }
         for posterior in posteriors
     ]
-    return environment.get_template("report.html").render(
-        publication=publication,
-        rows=rows,
-        choices=[{"of": one, "asked": question_in_words(one.selection), "method": method_of(one.selection)} for one in chosen],
-        approximate=[
-            p.measurement for p in posteriors if isinstance(p.observation, SimulatedObservation) and p.inference.error != 0
-        ],
-        created=max(each.created for each in released),
-        neighbours=request.neighbours,
-        n=request.n,
-        is_replace=request.neighbours is Neighbours.REPLACE,
-        total=total,
-        is_pure=total.unit is Unit.EPSILON,
-        odds=math.exp(total.amount) if total.unit is Unit.EPSILON and total.amount < LARGEST_EXPONENT else None,
-        is_insecure=any(each.sampler == INSECURE for each in released),
-        interval=round(100 * INTERVAL),
-        spending=spending,
-        answers=answers,
-        others=others or {},
-        notes=list(dict.fromkeys(answer.note for answer in answers if answer.note)),
+    return (
+        environment()
+        .get_template("report.html")
+        .render(
+            publication=publication,
+            rows=rows,
+            choices=[
+                {"of": one, "asked": question_in_words(one.selection), "method": method_of(one.selection)} for one in chosen
+            ],
+            approximate=[
+                p.measurement for p in posteriors if isinstance(p.observation, SimulatedObservation) and p.inference.error != 0
+            ],
+            created=max(each.created for each in released),
+            neighbours=request.neighbours,
+            n=request.n,
+            is_replace=request.neighbours is Neighbours.REPLACE,
+            total=total,
+            is_pure=total.unit is Unit.EPSILON,
+            odds=math.exp(total.amount) if total.unit is Unit.EPSILON and total.amount < LARGEST_EXPONENT else None,
+            is_insecure=any(each.sampler == INSECURE for each in released),
+            interval=round(100 * INTERVAL),
+            spending=spending,
+            answers=answers,
+            others=others or {},
+            notes=list(dict.fromkeys(answer.note for answer in answers if answer.note)),
+        )
     )
-
-
-def figures(value: float | None) -> str:
-    """Show a number with four significant figures, and one that there is not as none."""
-    return "none" if value is None else f"{value:.4g}"
 
 
 def in_words(release: Release) -> dict[str, str]:
@@ -210,12 +205,7 @@ def _picture(posterior: Posterior, name: str, draws: Floats, prior: Floats | Non
     axes.set_xlim(low - margin, high + margin)
     axes.spines[["left", "top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
-    text = buffer.getvalue()
-    svg = text[text.index("<svg") :]
-    label = f"prior and posterior density of {parameter}"
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return inline_svg(figure, f"prior and posterior density of {parameter}")
 
 
 def _prior_density(posterior: Posterior, draws: Floats | None, low: float, high: float) -> tuple[Floats, Floats]:
