@@ -46,10 +46,9 @@ class Scheduled:
             return ""
         names = [str(each) for each in self.missed]
         listed = ", ".join(names if len(names) <= MOST_TOLD else [*names[: MOST_TOLD - 1], "..", names[-1]])
-        count = "a slot" if len(names) == 1 else f"{len(names)} slots"
-        return (
-            f"{count} of the schedule before {self.slot} ran never, or into another folder: {listed}; nothing is charged for it"
-        )
+        count, have, them = ("a slot", "has", "it") if len(names) == 1 else (f"{len(names)} slots", "have", "them")
+        where = f"{have} no release in the output folder: {listed}"
+        return f"{count} of the schedule before {self.slot} {where}; nothing is charged for {them}"
 
 
 def schedule(pipeline: Pipeline, given: str | None, *, now: datetime | None = None) -> tuple[Pipeline, Scheduled | None]:

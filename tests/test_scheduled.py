@@ -206,12 +206,12 @@ def test_slots_that_were_missed_are_told_and_not_charged(folder):
     assert (first["missed"], first["schedule"], warned) == ([], NIGHTLY, "")
     later, warned = run(folder, "2024-04-02")
     assert later["missed"] == ["2024-03-30T01:00:00Z", "2024-03-31T01:00:00Z", "2024-04-01T00:00:00Z"]
-    assert "warning: 3 slots of the schedule before 2024-04-02T00:00:00Z ran never" in warned
-    assert "2024-03-30T01:00:00Z, 2024-03-31T01:00:00Z, 2024-04-01T00:00:00Z; nothing is charged" in warned
+    assert "warning: 3 slots of the schedule before 2024-04-02T00:00:00Z have no release in the output folder: " in warned
+    assert "2024-03-30T01:00:00Z, 2024-03-31T01:00:00Z, 2024-04-01T00:00:00Z; nothing is charged for them" in warned
     assert spent(folder) == "1.0"
     filled, warned = run(folder, "2024-03-31")
     assert filled["missed"] == ["2024-03-30T01:00:00Z"]
-    assert "a slot of the schedule before 2024-03-31T01:00:00Z ran never" in warned
+    assert "a slot of the schedule before 2024-03-31T01:00:00Z has no release in the output folder: " in warned
     assert run(folder, "2024-04-02")[0]["missed"] == ["2024-04-01T00:00:00Z"]
     assert spent(folder) == "1.5"
     told = dp_dask(folder, "check", "p.yaml", "--slot", "2024-04-04").stdout
@@ -255,6 +255,8 @@ def test_a_slot_s_folder_that_holds_another_question_is_left_as_it_is(folder):
     measurements = {**GOOD["measurements"], "more": {**GOOD["measurements"]["m"], "epsilon": 0.25}}
     write(folder, {**GOOD, "measurements": measurements})  # what is there is asked for still
     assert run(folder, "2024-05-01")[0]["charged"] == "0.25"
+    write(folder, GOOD)  # one of the two would be lost
+    assert dp_dask(folder, "run", "p.yaml", "--slot", "2024-05-01").returncode == 2
 
 
 def test_a_file_in_the_place_of_the_slot_s_folder_is_refused_before_anything_is_charged(folder):
