@@ -12,6 +12,7 @@ from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
+from dp_dask.entries.build import fields_of, is_required
 from dp_dask.entries.distance import DISTANCES
 from dp_dask.entries.measurement import Privacy
 from dp_dask.entries.model import MODELS
@@ -152,9 +153,13 @@ def _mapping(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 def _dataclass(cls: Any) -> dict[str, Any]:
     """Describe a dataclass field by field."""
     hints = get_type_hints(cls)
-    fields = dataclasses.fields(cls)
-    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
-    return _mapping({f.name: TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
+    fields = fields_of(cls)
+    required = [key for key, field in fields.items() if is_required(field)]
+    return _mapping({key: _leaf(hints[field.name]) for key, field in fields.items()}, required)
+
+
+def _leaf(kind: Any) -> dict[str, Any]:
+    return _dataclass(kind) if dataclasses.is_dataclass(kind) else TypeAdapter(kind).json_schema()
 
 
 def _kind(folder: str, kind: str) -> dict[str, Any]:

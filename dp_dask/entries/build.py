@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.errors import Problem
 
-__all__ = ["Faults", "build", "check_keys", "leaf", "leaves", "show"]
+__all__ = ["Faults", "build", "check_keys", "fields_of", "is_required", "leaf", "leaves", "show"]
 
 T = TypeVar("T")
 LARGEST_EXPONENT = 300
@@ -58,6 +59,8 @@ def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
         faults.add(path, f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude")
         return None
+    if dataclasses.is_dataclass(kind):
+        return build(kind, value, path, faults)  # type: ignore[arg-type]
     try:
         result = TypeAdapter(kind).validate_python(value)
         if isinstance(result, Path):
@@ -86,13 +89,13 @@ def leaves(kind: Any, given: Any, path: str, faults: Faults) -> list[Any]:
 
 
 def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:
-    """Make a dataclass whose field names are the mapping's keys; None where there was a fault."""
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    """Make a dataclass from a mapping, whose keys are ``fields_of`` it; None where there was a fault."""
+    fields = fields_of(cls)
     before = len(faults.problems)
-    values = check_keys(given, path, [f.name for f in fields], required, faults)
+    values = check_keys(given, path, fields, [key for key, field in fields.items() if is_required(field)], faults)
     hints = get_type_hints(cls)
-    ready = {name: leaf(hints[name], value, f"{path}.{name}", faults) for name, value in values.items()}
+    names = {fields[key].name: key for key in values}
+    ready = {name: leaf(hints[name], values[key], f"{path}.{key}", faults) for name, key in names.items()}
     if len(faults.problems) > before:
         return None
     try:
@@ -102,6 +105,16 @@ def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:
         return None
 
 
+def fields_of(cls: Any) -> dict[str, dataclasses.Field[Any]]:
+    """Return a dataclass's fields by their keys in a file: their names, less the underscore of one that would be a method's."""
+    return {field.name.rstrip("_"): field for field in dataclasses.fields(cls)}
+
+
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Tell whether a field has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
 def show(value: Any) -> str:
     """Show a configured value briefly, as it would be written in YAML."""
     if value is None:
@@ -109,4 +122,5 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, Decimal) else repr(value)
+    text = re.sub(r"://[^\s'\"]*@", "://***@", text)  # where an address has a password
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
