@@ -119,9 +119,9 @@ class S3:
                 self.put(key, path.read_bytes())
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """Refuse every key, as there is no user."""
-        self._send("POST", "/moto-api/reset-auth", b"0")
+    def guarded(self, allowed: int = 0) -> Iterator[None]:
+        """Refuse every key after so many requests, as there is no user."""
+        self._send("POST", "/moto-api/reset-auth", str(allowed).encode())
         try:
             yield
         finally:
