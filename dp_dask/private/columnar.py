@@ -89,7 +89,7 @@ class Columnar(Stored):
         absent: dict[str, pa.DataType] = {}
         keys = {column: key for column, key in listing.partition_keys(name).items() if column in columns and column in texts}
         for column in [*columns, *(column for column in self.schema_ if column not in columns)]:
-            kind = _type_in(stored, name, column, texts)
+            kind = _type_in(stored, name, column, is_text=column in texts or column not in columns)
             if kind is None and self.missing == "refuse":
                 known = ", ".join(stored.names[:MOST_NAMES]) + (", .." if len(stored.names) > MOST_NAMES else "")
                 msg = f"{name}: no column {column!r}; the file has: {known}"
@@ -107,14 +107,14 @@ class Columnar(Stored):
         return Found([c for c in columns if c not in keys and c not in absent], keys, absent)
 
 
-def _type_in(stored: pa.Schema, name: str, column: str, texts: frozenset[str]) -> pa.DataType | None:
+def _type_in(stored: pa.Schema, name: str, column: str, *, is_text: bool) -> pa.DataType | None:
     """Return the type of a column in a file, of a partition key that of texts; None where the file has no such column."""
     positions = stored.get_all_field_indices(column)
     if len(positions) > 1:
         msg = f"{name}: {len(positions)} columns are called {column!r}; rename all but one"
         raise SourceError(msg)
     if column in listing.partition_keys(name):
-        if column in texts and not positions:
+        if is_text and not positions:
             return pa.string()
         # Even where the files have such a column too: to compare the two would let one record stop the run.
         msg = f"{name}: {column!r} is a partition key, hence text; rename the folders or measure another column"

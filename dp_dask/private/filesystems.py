@@ -31,7 +31,9 @@ __all__ = ["Files", "Stored"]
 SMALL_FILE = 2**20  # read with one call: 0.71 x the time on a disk, two requests in place of four in a store
 OPENING = 2**20  # bytes that a store delivers while it would open a file
 BUFFER = 8 * 2**20  # of a stream: a request each
-RETRYING = timedelta(seconds=60)  # pyarrow asks Google for a quarter of an hour
+RETRYING = timedelta(seconds=20)  # pyarrow asks Google for a quarter of an hour
+GONE = "it is gone"
+OF_STORES = re.compile(r"AWS Error|google::cloud|Azure")
 REFUSED = re.compile(
     r"(access|permission).?denied|forbidden|un.?authori[sz]ed|not.authori[sz]ed|access.?key|signature|token|credential|authenticat",
     re.IGNORECASE,
@@ -62,6 +64,10 @@ class Files(Protocol):
 
     def stream(self, name: str) -> pa.NativeFile:
         """Open a file to be read from its beginning, decompressed by its ending; raises SourceError that names it."""
+        ...
+
+    def unreadable(self, name: str, told: str, otherwise: str) -> SourceError:
+        """Make the error of a file whose reading broke off, from what pyarrow told, which is not passed on."""
         ...
 
 
@@ -126,13 +132,17 @@ class OnDisk:
         """Open a file as a stream."""
         return self._open(name, lambda path: pa.input_stream(path, compression="detect"))
 
+    def unreadable(self, name: str, told: str, otherwise: str) -> SourceError:  # noqa: ARG002
+        """Make the error of a broken file."""
+        return SourceError(f"{name}: {otherwise}")
+
     def _open(self, name: str, how: Callable[[Path], pa.NativeFile]) -> pa.NativeFile:
         root = self.path.parent if self.path.is_file() else self.path
         error: type[SourceError] = SourceError
         try:
             return how(root / name)
         except FileNotFoundError:
-            kind = "it is gone"
+            kind = GONE
         except PermissionError:
             kind = "it may not be read; check its permissions"
         except OSError:
@@ -215,22 +225,30 @@ class InStore:
         try:
             return how(_filesystem(self.address))
         except FileNotFoundError:
-            told = "gone"
+            told = GONE
         except (pa.ArrowException, OSError) as error:
-            told = str(error).replace(self.address.prefix or "\n", "")  # a key's name is no word of the store
+            told = str(error)
+        if told == GONE:
+            msg = f"{what}: {GONE}"
+            raise SourceError(msg)
+        raise self._fault(what, told)
+
+    def unreadable(self, name: str, told: str, otherwise: str) -> SourceError:
+        """Make the error of an object whose reading broke off: the store's fault where pyarrow told it of one."""
+        return self._fault(name, told) if OF_STORES.search(told) else SourceError(f"{name}: {otherwise}")
+
+    def _fault(self, what: str, told: str) -> SourceError:
+        told = told.replace(self.address.prefix or "\n", "")  # a key's name is no word of the store
         bucket = f"{self.address.scheme}://{self.address.bucket}"
-        if told == "gone":
-            msg = f"{what}: it is gone"
-        elif ABSENT.search(told):
-            msg = f"{what}: there is no bucket {bucket}; check its name, endpoint and region"
-        elif REFUSED.search(told):
+        if ABSENT.search(told):
+            return SourceError(f"{what}: there is no bucket {bucket}; check its name, endpoint and region")
+        if REFUSED.search(told):
             code = re.search(r"AWS Error ([A-Z_]+)", told)
             why = f" ({code.group(1)})" if code else ""
-            msg = f"{what}: {bucket} may not be read with the credentials at hand{why}; they come from {self.address.identity}"
-        else:
-            msg = f"{what}: {bucket} cannot be reached; check the network, and source.filesystem: endpoint, region and scheme"
-            raise UnreachableError(msg)
-        raise SourceError(msg)
+            how = f"may not be read with the credentials at hand{why}; they come from {self.address.identity}"
+            return SourceError(f"{what}: {bucket} {how}")
+        how = "cannot be reached; check the network, and source.filesystem: endpoint, region and scheme"
+        return UnreachableError(f"{what}: {bucket} {how}")
 
 
 def _holds_data(file: File) -> bool:

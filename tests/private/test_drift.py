@@ -19,6 +19,7 @@ from dp_dask.private.filtered import Filtered
 from dp_dask.private.reduce import Failure, reduce_split
 from dp_dask.private.sources import Source
 from dp_dask.private.sources.ipc import plugin as Ipc  # noqa: N812
+from dp_dask.schema import schema
 
 KINDS = ["parquet", "ipc", "csv"]
 
@@ -106,11 +107,12 @@ def test_a_partition_key_may_be_missing_too(tmp_path: Path):
     assert [value for batch in batches for value in batch.columns["g"].to_pylist()] == [None, "k"]
 
 
-def test_csv_records_are_counted_where_no_column_is_found(tmp_path: Path):
-    """Lines of the wrong width too."""
+def test_csv_records_are_counted_where_no_column_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Lines of the wrong width too, and whatever the other columns hold further down."""
+    monkeypatch.setattr("dp_dask.private.sources.csv.BLOCK_BYTES", 40)
     source = laid(tmp_path, "csv", {"b": {"x": [1.0]}}, missing=None)
-    (tmp_path / "a").write_text("y,y\n1,2\n3\n4,5\n")
-    assert read(source) == ([None, None, 1.0], 4)
+    (tmp_path / "a").write_text("y,y\n1,2\n3\n4,5\n" + "6,7\n" * 90 + "a,b\n")
+    assert read(source) == ([None] * 93 + [1.0], 95)
 
 
 # Types that are pinned
@@ -188,6 +190,18 @@ def test_an_unknown_type_is_refused_in_the_file(tmp_path: Path, name: str):
     assert f"dataset.source: schema: the type of 'x' is {name!r}; give one of Arrow's, such as int64" in faults
 
 
+def test_the_schema_for_editors_has_the_same_options():
+    forms = schema()["properties"]["dataset"]["properties"]["source"]["oneOf"]
+    by_kind = {form["properties"]["kind"]["const"]: form for form in forms}
+    common = {"kind", "path", "filesystem", "missing"}
+    assert by_kind["parquet"]["properties"].keys() == by_kind["ipc"]["properties"].keys() == common | {"schema"}
+    assert by_kind["csv"]["properties"].keys() > common
+    assert by_kind["parquet"]["required"] == ["kind", "path"]
+    filesystem = by_kind["parquet"]["properties"]["filesystem"]
+    assert filesystem["properties"].keys() == {"endpoint", "region", "scheme", "anonymous"}
+    assert not filesystem["additionalProperties"]
+
+
 def test_the_options_in_a_pipeline_file(tmp_path: Path):
     for kind, rest in (("parquet", ""), ("ipc", ""), ("csv", ", columns: {x: number}")):
         made, faults = from_yaml(tmp_path, f"{{kind: {kind}, path: data, missing: null{rest}}}")
@@ -205,3 +219,10 @@ def test_the_options_in_a_pipeline_file(tmp_path: Path):
         made, faults = from_yaml(tmp_path, text)
         assert made is None
         assert faults.startswith(said)
+
+
+def test_a_partition_key_can_be_pinned_as_the_text_it_is(tmp_path: Path):
+    files = {"g=a/1": {"x": [1.0]}}
+    assert read(laid(tmp_path, "parquet", files, schema_={"g": "string"})) == ([1.0], 1)
+    with pytest.raises(SourceError, match="column 'g' is of type string, pinned as int64"):
+        laid(tmp_path, "parquet", files, schema_={"g": "int64"}).check(["x"])

@@ -110,6 +110,13 @@ def test_a_file_is_refused_wherever_it_is_cut_short(tmp_path: Path, kind: str):
         assert worker_says(tmp_path).startswith("a.arrow: "), end
 
 
+def test_a_stream_without_its_end_is_refused_before_it_is_read(tmp_path: Path):
+    path = write(tmp_path, "a.arrow", WHOLE[:40], "stream", rows=10)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(SourceError, match="not a readable Arrow IPC file or stream"):
+        Ipc(path=path).check(["x"])
+
+
 def test_a_stream_that_is_cut_short_after_bytes_like_its_end_mark_is_refused(tmp_path: Path):
     """A batch whose last buffer is one int32 of -1 and padding ends in the very bytes of the mark."""
     path = write(tmp_path, "a.arrow", {"x": pa.array([5, -1, -1], pa.int32())}, "stream", rows=1)
@@ -152,7 +159,7 @@ def test_offsets_and_codes_beyond_their_buffers_are_refused(tmp_path: Path, kind
     texts = frozenset({"s"})
     offsets = np.array([0, 11, 22, 33], np.int32)
     path = write(tmp_path, "a.arrow", {"s": ["CANARY-7731"] * 3}, kind)
-    swapped(path, offsets.tobytes(), np.array([0, 11, 22, 2**30], np.int32).tobytes())
+    swapped(path, offsets.tobytes(), np.array([0, 2**30, 22, 33], np.int32).tobytes())
     codes = np.array([3, 5, 4, 3, 2, 1, 0, 5], np.int32)
     dictionary = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list("abcdef")))
     path = write(tmp_path, "b.arrow", {"s": dictionary}, kind)

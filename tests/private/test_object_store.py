@@ -159,13 +159,18 @@ def test_a_store_gives_the_records_of_a_disk_in_their_order(
     assert in_store.schema() == on_disk.schema()
 
 
-def test_many_small_objects_are_read_by_more_tasks_than_files_and_large_ones_are_cut():
+def test_many_small_objects_are_read_by_more_tasks_than_files_and_large_ones_are_cut(store: S3, monkeypatch: pytest.MonkeyPatch):
     small = [listing.File(f"{i:04}", 1000, 0) for i in range(200)]
     assert len(listing.pack(small, can_cut=True)) == 1
     splits = listing.pack(small, can_cut=True, opening=filesystems.OPENING)
     assert len(splits) == 4
     assert sum(len(split.parts) for split in splits) == 200
     assert len(listing.pack([listing.File("a", 2**30, 0)], can_cut=True, opening=filesystems.OPENING)) == 16
+    monkeypatch.setattr(listing, "SPLIT_BYTES", 2 * filesystems.OPENING + 2)
+    for plugin, options in ((Parquet, {}), (Ipc, {}), (Csv, {"columns": {}})):
+        lay(store, "many", *"abcdef")
+        splits = plugin(path=Uri(store.uri("many")), **options).plan()
+        assert [len(split.parts) for split in splits] == [2, 2, 2]
 
 
 # What fails
@@ -186,6 +191,21 @@ def test_wrong_credentials_are_refused_by_the_name_of_the_bucket(store: S3, tmp_
     assert outcome.message.startswith("a.parquet: s3://records may not be read with the credentials at hand (ACCESS_DENIED)")
     assert not outcome.is_transient
     assert read(source) == ([CANARY], 1)
+
+
+@pytest.mark.parametrize(("kind", "allowed"), [("parquet", 1), ("ipc", 1), ("csv", 1), ("csv", 3)])
+def test_a_store_that_refuses_in_the_middle_of_a_file_is_not_taken_for_a_broken_file(
+    store: S3, tmp_path: Path, kind: str, allowed: int
+):
+    folder, options = written(tmp_path, kind)
+    store.upload(folder, f"middle-{kind}")
+    plugin = {"parquet": Parquet, "ipc": Ipc, "csv": Csv}[kind]
+    source = plugin(path=Uri(store.uri(f"middle-{kind}")), **options)
+    splits = source.plan()
+    with store.guarded(allowed):
+        outcome = reduce_split(source, splits[0], [STATISTIC])
+    assert isinstance(outcome, Failure)
+    assert "0.: s3://records may not be read with the credentials" in outcome.message.replace(kind, "").replace("arrow", "")
 
 
 def test_an_object_or_a_bucket_that_is_not_there_is_named(store: S3, tmp_path: Path):

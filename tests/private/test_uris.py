@@ -76,6 +76,8 @@ def test_a_key_or_a_password_in_an_address_is_refused_and_never_quoted(uri: str,
     said = refusal(uri)
     assert SECRET.replace("-", "/") not in said
     assert "credentials come from the environment of those who read" in said.lower() or "Credentials come" in said
+    if "@bucket" in uri and "/" not in uri.partition("://")[2].partition("@")[0]:
+        assert said.startswith("the address holds a user or a key before its @; credentials come from")
     source, faults = built(tmp_path, path=uri)
     assert source is None
     assert faults == f"dataset.source: {said}"

@@ -106,7 +106,7 @@ class Csv(Stored):
                 lost += 1
             return "skip"
 
-        is_broken = False
+        is_broken, told = False, ""
         reader: Any = None
         while True:
             batch = None
@@ -118,16 +118,16 @@ class Csv(Stored):
                 batch = reader.read_next_batch()
             except StopIteration:
                 break
-            except (pa.ArrowException, ValueError, OSError):
-                is_broken = True
+            except (pa.ArrowException, ValueError, OSError) as error:
+                is_broken, told = True, str(error)
             if is_broken or batch is None:
                 break
             n = batch.num_rows
             found = {column: make[column](batch.column(_latin(column))) for column in columns}
             yield Batch(found | {column: make[column](pa.nulls(n, pa.binary())) for column in absent}, n)
         if is_broken or ended != 1:
-            msg = f"{name}: not readable as delimited text (a quote left open, a record beyond 32 MB, a broken file)"
-            raise SourceError(msg)
+            broken = "not readable as delimited text (a quote left open, a record beyond 32 MB, a broken file)"
+            raise self.files.unreadable(name, told, broken)
         yield Batch({column: make[column](pa.array([], pa.binary())) for column in make}, lost)
 
     def _open(self, lines: _Lines, columns: list[str], width: int, skip: Any) -> Any:
@@ -155,13 +155,14 @@ class Csv(Stored):
     def _names(self, name: str, columns: list[str]) -> list[str]:
         """Read the header line's names, and of what follows nothing."""
         names: list[str] = []
-        kind = ""
+        kind = told = ""
         try:
             with self.files.stream(name) as stream:
                 head = stream.read(HEADER_BYTES).removeprefix(BOM).decode("utf-8", "replace")
             rows = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
             names = next((row for row in rows if row), [])
-        except (pa.ArrowException, csv.Error, ValueError, OSError):
+        except (pa.ArrowException, csv.Error, ValueError, OSError) as error:
+            told = str(error)
             kind = "not readable as delimited text (a broken archive, or of another format)"
         if not kind and not names:
             kind = "not readable as delimited text (it is empty)"
@@ -169,8 +170,7 @@ class Csv(Stored):
         if not kind and not all(least <= names.count(column) <= 1 for column in columns):
             kind = f"the header line lacks one of the columns {', '.join(columns)}, or names it twice"
         if kind:
-            msg = f"{name}: {kind}"
-            raise SourceError(msg)
+            raise self.files.unreadable(name, told, kind)
         return names
 
 

@@ -16,6 +16,7 @@ from dp_dask.private.sources import Batch, Part, Split
 __all__ = ["plugin"]
 
 BATCH_ROWS = 2**17
+NO_IPC = "not a readable Arrow IPC file or stream (cut short, empty, compressed as a whole, or of another format)"
 MAGIC = b"ARROW1"  # of a file; a stream has none
 BYTES: dict[Callable[[pa.DataType], bool], pa.DataType] = {
     pa.types.is_string: pa.binary(),
@@ -38,7 +39,7 @@ class Ipc(Columnar):
     def schema_of(self, name: str) -> pa.Schema:
         """Return the schema in the footer of a file or the head of a stream."""
         with self.files.open(name) as source:
-            return _reader(name, source, None).schema
+            return self._reader(name, source, None).schema
 
     def read(
         self, split: Split, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()
@@ -46,33 +47,32 @@ class Ipc(Columnar):
         """Stream the batches that begin in the split's parts."""
         for part in split.parts:
             with self.files.open(part.path) as source:
-                schema = _reader(part.path, source, None).schema
+                schema = self._reader(part.path, source, None).schema
                 found = self.find(schema, part.path, columns, texts, dates)
                 fields = [schema.get_field_index(column) for column in found.stored] or [0]  # none at all would be every one
-                reader = _reader(part.path, source, fields)
+                reader = self._reader(part.path, source, fields)
                 for records in _batches(part, source, reader):
                     checked = pa.RecordBatch.from_arrays(list(map(_checked, records.columns)), records.schema.names)
                     for start in range(0, records.num_rows, BATCH_ROWS):
                         yield found.batch(checked.slice(start, BATCH_ROWS))
 
-
-def _reader(name: str, source: pa.NativeFile, fields: list[int] | None) -> Any:
-    """Open a file or a stream, of which these fields alone are read."""
-    options = pai.IpcReadOptions(included_fields=fields, use_threads=False)
-    try:
-        source.seek(0)
-        is_file = source.read(len(MAGIC)) == MAGIC
-        source.seek(0)
-        if is_file:
-            return pai.open_file(source, options=options)
-        source.seek(max(source.size() - len(END), 0))
-        if source.read(len(END)) == END:
+    def _reader(self, name: str, source: pa.NativeFile, fields: list[int] | None) -> Any:
+        """Open a file or a stream, of which these fields alone are read."""
+        options = pai.IpcReadOptions(included_fields=fields, use_threads=False)
+        told = ""
+        try:
             source.seek(0)
-            return pai.open_stream(source, options=options)
-    except (pa.ArrowException, ValueError, OSError):
-        pass
-    msg = f"{name}: not a readable Arrow IPC file or stream (cut short, empty, compressed as a whole, or of another format)"
-    raise SourceError(msg)
+            is_file = source.read(len(MAGIC)) == MAGIC
+            source.seek(0)
+            if is_file:
+                return pai.open_file(source, options=options)
+            source.seek(max(source.size() - len(END), 0))
+            if source.read(len(END)) == END:
+                source.seek(0)
+                return pai.open_stream(source, options=options)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            told = str(error)
+        raise self.files.unreadable(name, told, NO_IPC)
 
 
 def _batches(part: Part, source: pa.NativeFile, reader: Any) -> Iterator[pa.RecordBatch]:

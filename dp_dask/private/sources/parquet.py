@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dp_dask.errors import SourceError
 from dp_dask.private.columnar import Columnar
 from dp_dask.private.sources import Batch, Part, Split
 
@@ -18,6 +17,7 @@ __all__ = ["plugin"]
 
 BATCH_ROWS = 2**17
 GROUP_ROWS = 2**16, 2**20  # row groups of these sizes are read whole: 0.85 x the time of batches
+NO_PARQUET = "not a readable Parquet file (cut short, empty, encrypted or of another format)"
 GROUP_BYTES = 64 * 2**20
 
 
@@ -41,12 +41,12 @@ class Parquet(Columnar):
                 yield from map(found.batch, _batches(file, groups, found.stored))
 
     def _opened(self, name: str, source: pa.NativeFile) -> pq.ParquetFile:
+        told = ""
         try:
             return pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=self.files.buffers_ahead)
-        except (pa.ArrowException, ValueError, OSError):  # Arrow raises OSError for a garbled or encrypted footer
-            pass
-        msg = f"{name}: not a readable Parquet file (cut short, empty, encrypted or of another format)"
-        raise SourceError(msg)
+        except (pa.ArrowException, ValueError, OSError) as error:  # Arrow raises OSError for a garbled or encrypted footer
+            told = str(error)
+        raise self.files.unreadable(name, told, NO_PARQUET)
 
 
 def _groups_in(metadata: Any, part: Part, file_size: int) -> list[int]:
