@@ -44,4 +44,4 @@ def _told(split: Split, pieces: Counter[str], seen: Counter[str]) -> str:
         whole = pieces[part.path] == 1
         names.append(part.path if whole else f"{part.path} (piece {seen[part.path]} of {pieces[part.path]})")
     more = len(names) - MOST_PARTS
-    return ", ".join(names[:MOST_PARTS]) + (f" and {more} more" if more > 0 else "")
+    return (", ".join(names[:MOST_PARTS]) or "nothing") + (f" and {more} more" if more > 0 else "")

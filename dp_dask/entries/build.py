@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.errors import Problem
 
-__all__ = ["Faults", "build", "check_keys", "fields_of", "is_required", "leaf", "leaves", "show"]
+__all__ = ["Faults", "build", "check_keys", "key_of", "leaf", "leaves", "show"]
 
 T = TypeVar("T")
 LARGEST_EXPONENT = 300
@@ -88,14 +88,19 @@ def leaves(kind: Any, given: Any, path: str, faults: Faults) -> list[Any]:
     return values
 
 
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """Return a field's key in the file: its name, or ``metadata["key"]`` where the class needs that name for something else."""
+    return str(field.metadata.get("key", field.name))
+
+
 def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:
-    """Make a dataclass from a mapping, whose keys are ``fields_of`` it; None where there was a fault."""
-    fields = fields_of(cls)
+    """Make a dataclass whose fields' keys are the mapping's; None where there was a fault."""
+    fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    required = [key for key, f in fields.items() if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
     before = len(faults.problems)
-    values = check_keys(given, path, fields, [key for key, field in fields.items() if is_required(field)], faults)
+    values = check_keys(given, path, fields, required, faults)
     hints = get_type_hints(cls)
-    names = {fields[key].name: key for key in values}
-    ready = {name: leaf(hints[name], values[key], f"{path}.{key}", faults) for name, key in names.items()}
+    ready = {fields[key].name: leaf(hints[fields[key].name], value, f"{path}.{key}", faults) for key, value in values.items()}
     if len(faults.problems) > before:
         return None
     try:
@@ -103,16 +108,6 @@ def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:
     except ValueError as error:
         faults.add(path, str(error))
         return None
-
-
-def fields_of(cls: Any) -> dict[str, dataclasses.Field[Any]]:
-    """Return a dataclass's fields by their keys in a file: their names, less the underscore of one that would be a method's."""
-    return {field.name.rstrip("_"): field for field in dataclasses.fields(cls)}
-
-
-def is_required(field: dataclasses.Field[Any]) -> bool:
-    """Tell whether a field has no default."""
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def show(value: Any) -> str:

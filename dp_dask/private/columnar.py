@@ -44,16 +44,16 @@ class Found:
 class Columnar(Stored):
     """Files that carry their columns' types, each read in its own.
 
-    ``schema`` pins columns' types: a file that has another is refused, however it encodes them.
+    ``types`` pins columns' (``schema`` in a pipeline file): a file that has another is refused, however it encodes them.
     """
 
-    schema_: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict, metadata={"key": "schema"})
 
     keeps_places: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         Stored.__post_init__(self)
-        for column, name in self.schema_.items():
+        for column, name in self.types.items():
             if _type(name) is None:
                 msg = (
                     f"schema: the type of {column!r} is {name!r}; give one of Arrow's, such as int64, float64, decimal128(9, 2), "
@@ -88,7 +88,7 @@ class Columnar(Stored):
         """Find the columns in a file's schema and name; raises SourceError for one that is not what it is to be read as."""
         absent: dict[str, pa.DataType] = {}
         keys = {column: key for column, key in listing.partition_keys(name).items() if column in columns and column in texts}
-        for column in [*columns, *(column for column in self.schema_ if column not in columns)]:
+        for column in [*columns, *(column for column in self.types if column not in columns)]:
             kind = _type_in(stored, name, column, is_text=column in texts or column not in columns)
             if kind is None and self.missing == "refuse":
                 known = ", ".join(stored.names[:MOST_NAMES]) + (", .." if len(stored.names) > MOST_NAMES else "")
@@ -98,7 +98,7 @@ class Columnar(Stored):
                 if column in columns:
                     absent[column] = pa.string() if column in texts else pa.date32() if column in dates else pa.float64()
                 continue
-            pinned = self.schema_.get(column)
+            pinned = self.types.get(column)
             if pinned is not None and without_encoding(kind) != _type(pinned):
                 msg = f"{name}: column {column!r} is of type {kind}, pinned as {pinned}; convert it, or change source.schema"
                 raise SourceError(msg)

@@ -28,7 +28,7 @@ def test_a_plug_in_that_takes_options_is_a_frozen_dataclass(folder: str):
 
 def test_the_known_plug_ins_are_there():
     assert {"bernoulli", "exponential", "geometric", "normal", "poisson"} <= set(plugins.names(MODELS))
-    assert {"csv", "ipc", "parquet"} <= set(plugins.names(SOURCES))
+    assert {"csv", "delta", "iceberg", "ipc", "parquet"} <= set(plugins.names(SOURCES))
 
 
 @pytest.mark.parametrize(

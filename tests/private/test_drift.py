@@ -123,23 +123,23 @@ def test_a_file_of_another_type_is_refused_by_file_column_and_both_types(tmp_pat
     files = {"1": {"x": pa.array([1, 2])}, "2": {"x": pa.array([CANARY])}}
     laid(tmp_path, kind, files).check(["x"])
     assert len(read(laid(tmp_path, kind, files))[0]) == 3
-    source = laid(tmp_path, kind, files, schema_={"x": "int64"})
+    source = laid(tmp_path, kind, files, types={"x": "int64"})
     source.check(["x"])
     said = "2: column 'x' is of type double, pinned as int64; convert it, or change source.schema"
     assert both_say(source) == said
     with pytest.raises(SourceError, match="1: column 'x' is of type int64, pinned as float64"):
-        laid(tmp_path, kind, files, schema_={"x": "float64"}).check(["x"])
+        laid(tmp_path, kind, files, types={"x": "float64"}).check(["x"])
 
 
 @pytest.mark.parametrize("kind", ["parquet", "ipc"])
 def test_a_pinned_column_is_looked_at_where_it_is_not_read_and_must_be_there(tmp_path: Path, kind: str):
     files = {"1": {"x": pa.array([1]), "y": ["a"]}, "2": {"x": pa.array([1]), "y": [1]}, "3": {"x": pa.array([1])}}
-    assert "2: column 'y' is of type int64, pinned as string" in both_say(laid(tmp_path, kind, files, schema_={"y": "string"}))
+    assert "2: column 'y' is of type int64, pinned as string" in both_say(laid(tmp_path, kind, files, types={"y": "string"}))
     del files["2"]
     (tmp_path / "2").unlink()
-    source = laid(tmp_path, kind, files, schema_={"y": "string"})
+    source = laid(tmp_path, kind, files, types={"y": "string"})
     assert "3: no column 'y'" in both_say(source)
-    assert read(laid(tmp_path, kind, files, schema_={"y": "string"}, missing=None)) == ([1.0, 1.0], 2)
+    assert read(laid(tmp_path, kind, files, types={"y": "string"}, missing=None)) == ([1.0, 1.0], 2)
 
 
 PINS = {
@@ -169,16 +169,16 @@ def test_every_type_can_be_pinned_by_arrows_name(tmp_path: Path, name: str):
     array = pa.array([None], PINS[name])
     texts = frozenset({"x"}) if "string" in name or name == "binary" else frozenset()
     dates = frozenset({"x"}) if "date" in name or "time" in name else frozenset()
-    laid(tmp_path, "ipc", {"1": {"x": array}}, schema_={"x": name}).check(["x"], texts, dates)
-    laid(tmp_path, "ipc", {"1": {"x": array}}, schema_={"x": str(array.type)}).check(["x"], texts, dates)
+    laid(tmp_path, "ipc", {"1": {"x": array}}, types={"x": name}).check(["x"], texts, dates)
+    laid(tmp_path, "ipc", {"1": {"x": array}}, types={"x": str(array.type)}).check(["x"], texts, dates)
     with pytest.raises(SourceError, match="pinned as uint8"):
-        laid(tmp_path, "ipc", {"1": {"x": array}}, schema_={"x": "uint8"}).check(["x"], texts, dates)
+        laid(tmp_path, "ipc", {"1": {"x": array}}, types={"x": "uint8"}).check(["x"], texts, dates)
 
 
 def test_how_values_are_encoded_is_no_type(tmp_path: Path):
     files = {"1": {"x": pa.array([1, 1])}, "2": {"x": pa.array([1, 1]).dictionary_encode()}}
     files["3"] = {"x": pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([1]))}
-    assert read(laid(tmp_path, "ipc", files, schema_={"x": "int64"})) == ([1.0] * 6, 6)
+    assert read(laid(tmp_path, "ipc", files, types={"x": "int64"})) == ([1.0] * 6, 6)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_an_unknown_type_is_refused_in_the_file(tmp_path: Path, name: str):
     assert f"dataset.source: schema: the type of 'x' is {name!r}; give one of Arrow's, such as int64" in faults
 
 
-def test_the_schema_for_editors_has_the_same_options():
+def test_the_typesfor_editors_has_the_same_options():
     forms = schema()["properties"]["dataset"]["properties"]["source"]["oneOf"]
     by_kind = {form["properties"]["kind"]["const"]: form for form in forms}
     common = {"kind", "path", "filesystem", "missing"}
@@ -209,10 +209,10 @@ def test_the_options_in_a_pipeline_file(tmp_path: Path):
         assert made.missing is None
     made, faults = from_yaml(tmp_path, "{kind: parquet, path: data, schema: {x: float64, t: 'timestamp[us, UTC]'}}")
     assert faults == ""
-    assert made.schema_ == {"x": "float64", "t": "timestamp[us, UTC]"}
+    assert made.types == {"x": "float64", "t": "timestamp[us, UTC]"}
     for text, said in {
         "{kind: parquet, path: data, missing: nul}": "dataset.source.missing: is 'nul'; it should be 'refuse' or 'null'",
-        "{kind: parquet, path: data, schema_: {x: int64}}": "dataset.source.schema_: unknown key; did you mean 'schema'?",
+        "{kind: parquet, path: data, types: {x: int64}}": "dataset.source.types: unknown key; known keys: path, filesystem,",
         "{kind: parquet, path: data, schema: [x]}": "dataset.source.schema: is ['x']; it should be a valid dictionary",
         "{kind: csv, path: data, columns: {x: number}, schema: {x: int64}}": "dataset.source.schema: unknown key",
     }.items():
@@ -223,6 +223,6 @@ def test_the_options_in_a_pipeline_file(tmp_path: Path):
 
 def test_a_partition_key_can_be_pinned_as_the_text_it_is(tmp_path: Path):
     files = {"g=a/1": {"x": [1.0]}}
-    assert read(laid(tmp_path, "parquet", files, schema_={"g": "string"})) == ([1.0], 1)
+    assert read(laid(tmp_path, "parquet", files, types={"g": "string"})) == ([1.0], 1)
     with pytest.raises(SourceError, match="column 'g' is of type string, pinned as int64"):
-        laid(tmp_path, "parquet", files, schema_={"g": "int64"}).check(["x"])
+        laid(tmp_path, "parquet", files, types={"g": "int64"}).check(["x"])
