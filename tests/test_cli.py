@@ -89,7 +89,7 @@ CONFIG = {
     "unknown model": (changed(measurements__m__model="exponental"), "unknown model 'exponental'; did you mean 'exponential'?"),
     "unknown source": (changed(dataset__source__kind="parket"), "unknown source 'parket'; did you mean 'parquet'?"),
     "unknown cluster": (
-        {**GOOD, "cluster": "slurm"},
+        {**GOOD, "cluster": "slrum"},
         "cluster: is 'slrum'; give a kind, address, gateway, local, pbs, scheduler-file, slurm",
     ),
     "unknown engine": (

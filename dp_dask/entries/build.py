@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -59,8 +59,9 @@ def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
         faults.add(path, f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude")
         return None
-    if dataclasses.is_dataclass(kind):
-        return build(kind, value, path, faults)  # type: ignore[arg-type]
+    inner: Any = next((each for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)), None)
+    if inner is not None and isinstance(value, dict):
+        return build(inner, value, path, faults)
     try:
         result = TypeAdapter(kind).validate_python(value)
         if isinstance(result, Path):

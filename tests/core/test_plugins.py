@@ -38,7 +38,7 @@ def test_the_known_plug_ins_are_there():
         (MODELS, "zzz", "unknown model 'zzz'; known: bernoulli, "),
         (SOURCES, "parket", "unknown source 'parket'; did you mean 'parquet'? known: csv, "),
         ("dp_dask.public.engines", "latice", "unknown engine 'latice'; did you mean 'lattice'? known: "),
-        ("dp_dask.clusters", "locale", "unknown cluster 'locale'; did you mean 'local'? known: local"),
+        ("dp_dask.clusters", "locale", "unknown cluster 'locale'; did you mean 'local'? known: "),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(folder: str, name: str, message: str):

@@ -75,6 +75,7 @@ def test_the_environment_and_the_command_line_stand_in_for_the_file_s_cluster(tm
     monkeypatch.setenv("DP_DASK_CLUSTER", "day")
     assert load(file).cluster == Local(workers=2)
     assert load(file, cluster="local").cluster == Local()
+    monkeypatch.delenv("DP_DASK_CLUSTER")  # which processes that are started here would keep
     done = dp_dask(tmp_path, "run", "p.yaml", "--cluster", "evening")
     assert done.returncode == 2
     assert "cluster: is 'evening'; give a kind" in done.stderr
