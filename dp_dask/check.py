@@ -30,6 +30,7 @@ from dp_dask.public.simulated_calibration import bank_widths
 from dp_dask.public.simulation import Width, expected_widths
 from dp_dask.releasing import released_as
 from dp_dask.selection_forecast import SelectionForecast, forecast
+from dp_dask.source_plan import SourcePlan, source_plan
 
 __all__ = ["Check", "Forecast", "check"]
 
@@ -59,13 +60,14 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A valid file's plan: cost, budget, and a forecast for each measurement."""
+    """A valid file's plan: cost, budget, what would be read, and a forecast for each measurement."""
 
     dataset: str
     cost: Spent  # of all measurements, in the budget's unit where that can be
     balance: Balance | None  # None where no budget has been granted yet
     refusal: str | None  # why a run would be refused by the ledger now
     forecasts: tuple[Forecast, ...]
+    source: SourcePlan
     selections: tuple[SelectionForecast, ...] = ()
 
 
@@ -86,6 +88,7 @@ def check(pipeline: Pipeline) -> Check:
         balance=balance,
         refusal=refusal,
         forecasts=forecasts,
+        source=source_plan(pipeline.source, pipeline.columns[0]),
         selections=tuple(forecast(choice) for choice in pipeline.selections),
     )
 

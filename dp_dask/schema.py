@@ -172,7 +172,11 @@ def _dataclass(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)
     required = [key_of(f) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
-    return _mapping({key_of(f): TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
+    return _mapping({key_of(f): _leaf(hints[f.name]) for f in fields}, required)
+
+
+def _leaf(kind: Any) -> dict[str, Any]:
+    return _dataclass(kind) if dataclasses.is_dataclass(kind) else TypeAdapter(kind).json_schema()
 
 
 def _kind(folder: str, kind: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
@@ -117,4 +118,5 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, Decimal) else repr(value)
+    text = re.sub(r"://[^\s'\"]*@", "://***@", text)  # where an address has a password
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004
