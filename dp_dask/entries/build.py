@@ -59,6 +59,9 @@ def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
         faults.add(path, f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude")
         return None
+    if kind is Path and isinstance(value, str) and "://" in value:
+        faults.add(path, "is a URL; give the path of a file or folder on a local or mounted disk")  # it may hold a password
+        return None
     inner: Any = next((each for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)), None)
     if inner is not None and isinstance(value, dict):
         return build(inner, value, path, faults)
