@@ -161,14 +161,14 @@ def few(pipeline: Pipeline) -> Pipeline:
     )
 
 
-def bands(neighbours: Neighbours) -> list[Measurement]:
-    """Return releases of clusters' bands, as requests alone: the simulator that is behind them needs an extra."""
+def bands(pipeline: Pipeline) -> list[Measurement]:
+    """Return releases of clusters' bands beside a pipeline's, as requests alone: the simulator behind them needs an extra."""
+    like = pipeline.measurements[0].request
     statistic = ClusterBands(cluster="cluster", sizes=(1, 2, 3), period="week", spans=(1, 2))
-    n = N if neighbours is Neighbours.REPLACE else None
     made = []
     for unit, amount in ((Unit.EPSILON, EPSILON), (Unit.RHO, RHO)):
-        loss: dict[str, Any] = {str(unit): Decimal(str(amount))}
-        request = Request(dataset=DATASET, statistic=statistic, neighbours=neighbours, n=n, **loss)
+        given: dict[str, Any] = {"epsilon": None, "rho": None, str(unit): Decimal(str(amount))}
+        request = replace(like, statistic=statistic, **given)
         made.append(Measurement(name=f"bands-{unit}", model_name="bands", model=None, prior=None, request=request))
     return made
 

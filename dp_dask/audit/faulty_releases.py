@@ -76,7 +76,7 @@ def _from_records(fault: str, client: Any, folder: Path, seed: int, entry: Any) 
         values = [row["x"] for row in records.rows(seed, record)]
         made = examples.pipeline_file(records.source("parquet", own / "data"), Neighbours.REPLACE)
         pipelines.append(pipeline_of({**made, "measurements": {"histogram": entry(values)}}, own))
-        traces[name] = trace_of(pipelines[-1], client, own / "run", seed, record)
+        traces[name] = trace_of("parquet", pipelines[-1], client, own / "run", seed, record)
     broken = flow(Replayed(fault, pipelines[0], traces))
     caught = bool(broken) and not any(trace.is_failed for trace in traces.values())
     return Control(fault=fault, check="replay", caught=caught, told="; ".join(broken[:2]))
