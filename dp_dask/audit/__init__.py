@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dp_dask.audit.auditing import RUNS, audit
+from dp_dask.audit.auditing import audit
 from dp_dask.audit.results import Audit, Claim, Control
 
-__all__ = ["RUNS", "Audit", "Claim", "Control", "audit"]
+__all__ = ["Audit", "Claim", "Control", "audit"]

@@ -51,7 +51,7 @@ def _attacks(rng: np.random.Generator) -> Iterator[tuple[str, Attack]]:
     )
     weak = spec_of(Variant.ONE_SIDED, 1, D, "3")
     yield "a sparse vector with 30 % too little noise", sparse_attack(weak, rng, [SHALLOW], factors=(0.7, 0.7))
-    yield "a joint choice with 30 % too little noise", joint_attack(1, Seeded(rng), factor=0.7, share=0.6)
+    yield "a joint choice with 30 % too little noise", joint_attack(1, Seeded(rng), factor=0.7, share=0.9)
     yield "a Gumbel choice with 30 % too little noise", gumbel_attack(1, Seeded(rng), factor=0.7)
 
 
