@@ -73,7 +73,7 @@ def postgresql() -> Iterator[PostgreSQL]:
             "unix_socket_directories": folder,
             "fsync": "off",
             "shared_buffers": "16MB",
-            "max_connections": 60,
+            "max_connections": 120,
         }
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         control = [programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]

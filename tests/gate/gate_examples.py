@@ -18,7 +18,7 @@ from dp_dask.core.release import Release, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.errors import DpDaskError
 from dp_dask.gate import journal
-from dp_dask.gate.ledger import Ledger
+from dp_dask.gate.ledger import Balance, Ledger
 
 NOISY_SUM = 7_042_117_042  # to look for in texts that should not hold it
 
@@ -71,6 +71,11 @@ def charge(ledger: Ledger, digest: str, epsilon: str = "0.1", **request: Any) ->
     return ledger.commit([(digest, make_release(make_request(epsilon, **request)))], who="analyst", why="test")[0]
 
 
+def balances(ledger: Ledger) -> list[Balance]:
+    """The budgets of all data sets, by name."""
+    return [account.balance for account, _ in ledger.accounts()]
+
+
 only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 only_postgresql = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 
@@ -92,6 +97,11 @@ def rows(url: str) -> list[dict[str, Any]]:
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         return [dict(row) for row in connection.execute(journal.entries.select().order_by(journal.entries.c.seq)).mappings()]
+
+
+def effective(url: str) -> list[dict[str, Any]]:
+    """Read the entries that changed a total: all but refusals."""
+    return [row for row in rows(url) if row["kind"] != "refused"]
 
 
 def everything_said(error: BaseException) -> str:

@@ -89,7 +89,7 @@ def test_questions_do_not_wait_for_a_lock_for_ever(made, url):
 
 @only_postgresql
 def test_a_postgresql_ledger_has_a_patience_of_its_own(ledger):
-    with ledger._engine.connect() as connection:
+    with ledger._database.engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "10s"
 
 
@@ -190,7 +190,7 @@ def test_a_ledger_cannot_be_made_where_one_may_not_write(opened, open_folder):
 
 @only_postgresql
 def test_a_connection_that_died_while_the_records_were_read_does_not_lose_the_run(ledger, url):
-    ledger.check_affordable("people", Neighbours.REPLACE, [loss("0.1")])
+    ledger.check_affordable("people", Neighbours.REPLACE, {"x": loss("0.1")}, who="analyst")
     execute(
         url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
@@ -266,13 +266,13 @@ def all_at_once(function: Callable[..., Any], arguments: list[tuple[Any, ...]]) 
         return [future.result(120) for future in [pool.submit(function, *each) for each in arguments]]
 
 
-def test_twenty_processes_compete_for_a_budget_of_five_and_five_get_it(opened, url):
-    ledger = opened(url, "0.5")
-    racers = [(url, f"digest-{i}", make_release(make_request("0.1"))) for i in range(20)]
+def test_fifty_processes_compete_for_a_budget_of_ten_and_ten_get_it(opened, url):
+    ledger = opened(url, "1")
+    racers = [(url, f"digest-{i}", make_release(make_request("0.1"))) for i in range(50)]
     outcomes = all_at_once(compete, racers)
-    assert Counter(kind for kind, _ in outcomes) == {"shown": 5, "BudgetError": 15}, [text for _, text in outcomes]
+    assert Counter(kind for kind, _ in outcomes) == {"shown": 10, "BudgetError": 40}, [text for _, text in outcomes]
     assert ledger.balance("people").left == 0
-    assert ledger.verify() == 6
+    assert ledger.verify() == 51
     found = [ledger.find(digest) for _, digest, _ in racers]
     assert [release and release.id for release in found] == [text if kind == "shown" else None for kind, text in outcomes]
 

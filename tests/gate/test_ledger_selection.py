@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from gate.gate_examples import compete, execute, make_release, make_rho_request, meet, only_sqlite, rows
+from gate.gate_examples import compete, effective, execute, make_release, make_rho_request, meet, only_sqlite, rows
 from gate.gate_examples import make_request as make_additive
 from gate.selected_examples import (
     DISTANCE,
@@ -81,7 +81,7 @@ def test_a_selection_and_a_release_are_charged_in_one_transaction_or_not_at_all(
     more = [("c", make_release(make_additive("0.4"))), ("d", answered(QUESTIONS[1]))]
     with pytest.raises(BudgetError, match=r"this run asks for epsilon 0.7, 0.5 is left"):
         ledger.commit(more, who="", why="")
-    assert rows(url) == before
+    assert effective(url) == before
 
 
 def test_a_selection_for_a_rho_is_charged_in_rho_and_refused_by_a_budget_in_epsilon(made, tmp_path):

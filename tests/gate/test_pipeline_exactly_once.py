@@ -269,7 +269,8 @@ def test_a_budget_that_is_too_small_is_refused_before_any_record_is_read(tmp_pat
     with pytest.raises(BudgetError, match=rf"asks for epsilon 0\.4, {Decimal(granted)} is left"):
         run(pipeline, noise=setting.noise)
     assert pipeline.source.looked == setting.noise.drawn == []
-    assert (setting.spent, setting.verify()) == (0, 1)
+    assert [row["kind"] for row in rows(setting.url)] == ["open", "refused"]
+    assert (setting.spent, setting.verify()) == (0, 2)
 
 
 def test_another_relation_than_the_ledgers_is_refused_before_any_record_is_read(setting):
@@ -369,7 +370,12 @@ def test_a_run_whose_budget_another_took_shows_and_writes_nothing(tmp_path):
     setting.write_records()
     setting.open("0.5")
     other, ours = setting.pipeline(VISITS), setting.pipeline(ILL, VISITS.replace("0.3", "0.25"))
-    noise = InterruptedNoise(first=lambda: run(other))
+
+    def forget_the_reservation_and_run() -> None:
+        execute(setting.url, "DELETE FROM dp_dask_reservations")  # which is advice: the commit asks the journal alone
+        run(other)
+
+    noise = InterruptedNoise(first=forget_the_reservation_and_run)
     with pytest.raises(BudgetError, match=r"asks for epsilon 0\.35, 0\.2 is left \(0\.3 of 0\.5 spent\)") as caught:
         run(ours, noise=noise)
     # What was drawn and not paid for is in no variable that a crash reporter could keep.
@@ -378,7 +384,8 @@ def test_a_run_whose_budget_another_took_shows_and_writes_nothing(tmp_path):
     assert "noisy_sums" not in repr(frames)
     assert caught.value.__context__ is None
     assert noise.drawn == [1, 1]
-    assert (setting.spent, setting.verify()) == (Decimal("0.3"), 2)
+    assert (setting.spent, setting.verify()) == (Decimal("0.3"), 3)
+    assert [row["kind"] for row in rows(setting.url)] == ["open", "charge", "refused"]
     assert list((tmp_path / "runs").iterdir()) == []
 
 
