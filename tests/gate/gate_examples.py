@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -104,6 +108,38 @@ def effective(url: str) -> list[dict[str, Any]]:
     return [row for row in rows(url) if row["kind"] != "refused"]
 
 
+def forge(url: str, seq: int, fields: dict[str, str]) -> None:
+    """Change an entry and make all digests true again."""
+    entries = rows(url)
+    entries[seq - 1].update(fields)
+    previous = ""
+    statements = ["DELETE FROM dp_dask_entries"]
+    for row in entries:
+        row["previous"] = previous
+        row["digest"] = previous = journal.digest(row)
+        texts = ("NULL" if value is None else f"'{value}'" for value in row.values())
+        statements.append(f"INSERT INTO dp_dask_entries ({', '.join(row)}) VALUES ({', '.join(texts)})")
+    execute(url, *statements)
+
+
+@contextmanager
+def lock_held(url: str) -> Iterator[None]:
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        if is_sqlite(url):
+            connection.connection.dbapi_connection.isolation_level = None
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.exec_driver_sql("LOCK TABLE dp_dask_entries")
+        yield
+        connection.rollback()
+
+
+def impatient(url: str) -> str:
+    """The same ledger, waiting for a lock one second and not ten."""
+    return url + ("?timeout=1" if is_sqlite(url) else "?options=-c%20lock_timeout%3D1s")
+
+
 def everything_said(error: BaseException) -> str:
     """All that a log, a notebook or a crash reporter could show of an error: its texts and those of its whole chain."""
     said: list[str] = []
@@ -126,6 +162,20 @@ def meet(barrier: Any) -> None:
     _barrier = barrier
 
 
+def forkserver() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dp_dask.gate.ledger", "gate.gate_examples", "sqlalchemy.dialects.sqlite", "psycopg"])
+    return context
+
+
+def all_at_once(function: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
+    """Call the function in as many processes, which start together."""
+    context = forkserver()
+    barrier = context.Barrier(len(arguments))
+    with ProcessPoolExecutor(len(arguments), mp_context=context, initializer=meet, initargs=(barrier,)) as pool:
+        return [future.result(120) for future in [pool.submit(function, *each) for each in arguments]]
+
+
 def compete(url: str, digest: str, release: Release) -> tuple[str, str]:
     """Commit at the same moment as the others; return what came of it, and the release shown or the error's text."""
     ledger = Ledger(url)
@@ -144,6 +194,17 @@ def open_together(url: str) -> str:
     _barrier.wait(60)
     try:
         return str(ledger.open_dataset("people", Neighbours.REPLACE, Decimal(1), who="racer", why="test").granted)
+    except DpDaskError as error:
+        return str(error)
+    finally:
+        ledger.close()
+
+
+def verify_together(url: str) -> str:
+    ledger = Ledger(url)
+    _barrier.wait(60)
+    try:
+        return str(ledger.verify())
     except DpDaskError as error:
         return str(error)
     finally:

@@ -15,6 +15,7 @@ from gate.gate_examples import (
     effective,
     everything_said,
     execute,
+    forge,
     loss,
     make_release,
     make_request,
@@ -375,20 +376,6 @@ def test_verify_finds_swapped_rows(filled, url):
     execute(url, *(f"UPDATE dp_dask_entries SET seq = {to} WHERE seq = {at}" for at, to in ((4, 99), (5, 4), (99, 5))))
     with pytest.raises(LedgerError, match="entry 4 was"):
         filled.verify()
-
-
-def forge(url: str, seq: int, fields: dict[str, str]) -> None:
-    """Change an entry and make all digests true again."""
-    entries = rows(url)
-    entries[seq - 1].update(fields)
-    previous = ""
-    statements = ["DELETE FROM dp_dask_entries"]
-    for row in entries:
-        row["previous"] = previous
-        row["digest"] = previous = journal.digest(row)
-        texts = ("NULL" if value is None else f"'{value}'" for value in row.values())
-        statements.append(f"INSERT INTO dp_dask_entries ({', '.join(row)}) VALUES ({', '.join(texts)})")
-    execute(url, *statements)
 
 
 @pytest.mark.parametrize(

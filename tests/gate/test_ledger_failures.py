@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pwd
 import shutil
@@ -10,27 +9,27 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from gate.gate_examples import (
     NOISY_SUM,
+    all_at_once,
     charge,
     commit_pairs_until_killed,
     compete,
     everything_said,
     execute,
+    forkserver,
+    impatient,
     is_sqlite,
+    lock_held,
     loss,
     make_release,
     make_request,
-    meet,
     only_postgresql,
     only_sqlite,
     open_together,
@@ -41,24 +40,6 @@ from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import BudgetError, ConfigError, LedgerError
 
 # A database that is locked, broken or not to be written to.
-
-
-@contextmanager
-def lock_held(url: str) -> Iterator[None]:
-    engine = sa.create_engine(url, poolclass=sa.NullPool)
-    with engine.connect() as connection:
-        if is_sqlite(url):
-            connection.connection.dbapi_connection.isolation_level = None
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-        else:
-            connection.exec_driver_sql("LOCK TABLE dp_dask_entries")
-        yield
-        connection.rollback()
-
-
-def impatient(url: str) -> str:
-    """The same ledger, waiting for a lock one second and not ten."""
-    return url + ("?timeout=1" if is_sqlite(url) else "?options=-c%20lock_timeout%3D1s")
 
 
 def test_a_lock_that_another_holds_is_a_ledger_error_within_the_url_s_own_patience(made, ledger, url):
@@ -250,20 +231,6 @@ def test_a_wrong_password_is_a_ledger_error_without_it(made, postgresql_server):
 
 
 # Races and crashes: other processes.
-
-
-def forkserver() -> Any:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dp_dask.gate.ledger", "gate.gate_examples", "sqlalchemy.dialects.sqlite", "psycopg"])
-    return context
-
-
-def all_at_once(function: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
-    """Call the function in as many processes, which start together."""
-    context = forkserver()
-    barrier = context.Barrier(len(arguments))
-    with ProcessPoolExecutor(len(arguments), mp_context=context, initializer=meet, initargs=(barrier,)) as pool:
-        return [future.result(120) for future in [pool.submit(function, *each) for each in arguments]]
 
 
 def test_fifty_processes_compete_for_a_budget_of_ten_and_ten_get_it(opened, url):
