@@ -1,18 +1,15 @@
-"""Examples: requests and releases made by hand, and what child processes of the tests run."""
+"""Examples: requests and releases made by hand, and ledgers looked at and changed behind their backs."""
 
 from __future__ import annotations
 
 import math
-import multiprocessing
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 
 from dp_dask.core.bounds import Bounds, Outside
@@ -20,7 +17,6 @@ from dp_dask.core.grid import Grid
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import Release, Request
 from dp_dask.core.statistic import BoundedSum
-from dp_dask.errors import DpDaskError
 from dp_dask.gate import journal
 from dp_dask.gate.ledger import Balance, Ledger
 
@@ -78,10 +74,6 @@ def charge(ledger: Ledger, digest: str, epsilon: str = "0.1", **request: Any) ->
 def balances(ledger: Ledger) -> list[Balance]:
     """The budgets of all data sets, by name."""
     return [account.balance for account, _ in ledger.accounts()]
-
-
-only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-only_postgresql = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 
 
 def is_sqlite(url: str) -> bool:
@@ -150,73 +142,3 @@ def everything_said(error: BaseException) -> str:
             said += [str(link), repr(link)]
             chain += [link.__cause__, link.__context__]
     return "\n".join(said)
-
-
-# For child processes: the barrier reaches them when they start.
-
-_barrier: Any = None
-
-
-def meet(barrier: Any) -> None:
-    global _barrier  # noqa: PLW0603
-    _barrier = barrier
-
-
-def forkserver() -> Any:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dp_dask.gate.ledger", "gate.gate_examples", "sqlalchemy.dialects.sqlite", "psycopg"])
-    return context
-
-
-def all_at_once(function: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
-    """Call the function in as many processes, which start together."""
-    context = forkserver()
-    barrier = context.Barrier(len(arguments))
-    with ProcessPoolExecutor(len(arguments), mp_context=context, initializer=meet, initargs=(barrier,)) as pool:
-        return [future.result(120) for future in [pool.submit(function, *each) for each in arguments]]
-
-
-def compete(url: str, digest: str, release: Release) -> tuple[str, str]:
-    """Commit at the same moment as the others; return what came of it, and the release shown or the error's text."""
-    ledger = Ledger(url)
-    ledger.balance(release.request.dataset)  # connected and warm
-    _barrier.wait(60)
-    try:
-        return "shown", ledger.commit([(digest, release)], who="racer", why="test")[0].id
-    except DpDaskError as error:
-        return type(error).__name__, str(error)
-    finally:
-        ledger.close()
-
-
-def open_together(url: str) -> str:
-    ledger = Ledger(url)
-    _barrier.wait(60)
-    try:
-        return str(ledger.open_dataset("people", Neighbours.REPLACE, Decimal(1), who="racer", why="test").granted)
-    except DpDaskError as error:
-        return str(error)
-    finally:
-        ledger.close()
-
-
-def verify_together(url: str) -> str:
-    ledger = Ledger(url)
-    _barrier.wait(60)
-    try:
-        return str(ledger.verify())
-    except DpDaskError as error:
-        return str(error)
-    finally:
-        ledger.close()
-
-
-def commit_pairs_until_killed(url: str, first: int, acknowledge: Any) -> None:
-    """Commit two releases at a time, telling the number of each pair once the ledger has said that it may be shown."""
-    ledger = Ledger(url)
-    ledger.balance("people")
-    acknowledge.send(first - 1)
-    for i in range(first, first + 10_000):
-        pair = [(f"{i}-{half}", make_release(make_request("0.000001"))) for half in ("a", "b")]
-        ledger.commit(pair, who="crasher", why="test")
-        acknowledge.send(i)

@@ -20,9 +20,9 @@ from gate.gate_examples import (
     make_release,
     make_request,
     make_statistic,
-    only_sqlite,
     rows,
 )
+from gate.marks import only_sqlite
 from servers import PASSWORD
 
 from dp_dask.core.bounds import Bounds, Outside

@@ -17,23 +17,18 @@ from pathlib import Path
 import pytest
 from gate.gate_examples import (
     NOISY_SUM,
-    all_at_once,
     charge,
-    commit_pairs_until_killed,
-    compete,
     everything_said,
     execute,
-    forkserver,
     impatient,
     is_sqlite,
     lock_held,
     loss,
     make_release,
     make_request,
-    only_postgresql,
-    only_sqlite,
-    open_together,
 )
+from gate.marks import only_postgresql, only_sqlite
+from gate.processes import all_at_once, compete, open_together
 from servers import PASSWORD
 
 from dp_dask.core.privacy import Neighbours
@@ -179,6 +174,45 @@ def test_a_connection_that_died_while_the_records_were_read_does_not_lose_the_ru
     assert charge(ledger, "a") == ledger.find("a")
 
 
+# What is committed is on the disk.
+
+
+@only_sqlite
+def test_an_sqlite_commit_is_written_to_the_disk_with_its_folder(ledger):
+    with ledger._database.writing() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3  # EXTRA
+        assert ledger._database.engine.url.query["timeout"] == "30"
+
+
+@only_postgresql
+@pytest.mark.parametrize(("default", "ours"), [("off", "on"), ("on", "on"), ("remote_apply", "remote_apply")])
+@pytest.mark.usefixtures("ledger")
+def test_a_postgresql_commit_is_written_to_the_disk_whatever_the_server_s_default(made, url, default, ours):
+    book = made(f"{url}?options=-c%20synchronous_commit%3D{default}")
+    with book._database.writing() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == ours
+
+
+@only_postgresql
+def test_a_user_without_the_rights_is_told_so_and_charged_nothing(ledger, made, url):
+    charge(ledger, "a")
+    execute(
+        url,
+        "DROP ROLE IF EXISTS reader",
+        f"CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}'",
+        "GRANT USAGE ON SCHEMA public TO reader",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader",
+    )
+    reader = made(url.replace("//dp:", "//reader:"))
+    assert reader.find("a") == ledger.find("a")
+    assert reader.verify() == 2
+    with pytest.raises(LedgerError, match="this user's rights in the database do not suffice") as caught:
+        charge(reader, "b")
+    assert str(NOISY_SUM) not in everything_said(caught.value)
+    assert ledger.balance("people").spent == Decimal("0.1")
+    execute(url, "DROP OWNED BY reader", "DROP ROLE reader")
+
+
 # What errors say.
 
 
@@ -256,36 +290,3 @@ def test_eight_processes_that_make_one_ledger_make_it_once(made, url):
     assert all_at_once(open_together, [(url,)] * 8) == ["1"] * 8
     ledger = made(url)
     assert ledger.verify() == 1
-
-
-@only_sqlite
-def test_a_process_killed_at_any_moment_leaves_each_pair_whole_or_absent_and_loses_none_that_was_shown(ledger, url):
-    context = forkserver()
-    pairs = 0
-    for i in range(20):
-        first = 1000 * i
-        receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=commit_pairs_until_killed, args=(url, first, sender))
-        child.start()
-        sender.close()
-        shown = receiver.recv()
-        while shown < first + i % 3 - 1:  # none, one or two pairs; then at another moment of the next commit each time
-            shown = receiver.recv()
-        time.sleep(0.0008 * i)
-        child.kill()
-        child.join(30)
-        try:
-            while True:
-                shown = receiver.recv()
-        except EOFError:
-            receiver.close()
-        pair = first
-        while ledger.find(f"{pair}-a") is not None:
-            assert ledger.find(f"{pair}-b") is not None
-            pair += 1
-        assert ledger.find(f"{pair}-b") is None
-        assert shown < pair <= shown + 2  # committed, and at most one whose acknowledgement was cut off
-        pairs += pair - first
-        assert ledger.balance("people").spent == 2 * pairs * Decimal("0.000001")
-        assert ledger.verify() == 1 + 2 * pairs
-    assert pairs >= 19

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from gate.gate_examples import all_at_once, charge, execute, make_request, make_rho_request, only_sqlite, rows, verify_together
+from gate.gate_examples import charge, execute, make_request, make_rho_request, rows
+from gate.marks import only_sqlite
+from gate.processes import all_at_once, verify_together
 
 from dp_dask.core.privacy import Neighbours
 from dp_dask.errors import DpDaskError, LedgerError

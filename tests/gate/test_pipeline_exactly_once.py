@@ -110,6 +110,9 @@ class Setting:
     def verify(self) -> int:
         return self._ask(Ledger.verify)
 
+    def accounts(self) -> Any:
+        return self._ask(Ledger.accounts)
+
     def _ask(self, question: Callable[[Ledger], Any]) -> Any:
         ledger = Ledger(self.url)
         try:
@@ -357,6 +360,47 @@ def test_a_run_that_another_overtook_shows_the_other_release_and_pays_nothing(se
     assert overtaking[0].charged == ("visits",)
     assert ours.publication == overtaking[0].publication
     assert (setting.spent, setting.verify()) == (Decimal("0.3"), 2)
+
+
+def test_two_runs_of_one_request_at_a_time_need_its_budget_once(tmp_path):
+    setting = Setting(tmp_path)
+    setting.write_records()
+    setting.open("0.3")
+    pipeline = setting.pipeline(VISITS)
+    overtaking: list[Run] = []
+    ours = run(pipeline, noise=InterruptedNoise(first=lambda: overtaking.append(run(pipeline))))
+    assert ours.publication == overtaking[0].publication
+    assert (setting.spent, setting.verify()) == (Decimal("0.3"), 2)
+
+
+def test_a_run_for_which_others_have_left_nothing_is_refused_before_any_record_is_read(tmp_path):
+    setting = Setting(tmp_path)
+    setting.write_records()
+    setting.open("0.35")
+    ours, other = setting.pipeline(VISITS), setting.pipeline(ILL)
+    refusals: list[str] = []
+
+    def run_the_other() -> None:
+        with pytest.raises(BudgetError) as caught:
+            run(untouched(other), noise=setting.noise)
+        refusals.append(str(caught.value))
+
+    assert run(ours, noise=InterruptedNoise(first=run_the_other)).charged == ("visits",)
+    [told] = refusals
+    assert "asks for epsilon 0.1, 0.35 is left, and 0.3 of it is reserved by runs under way" in told
+    assert setting.noise.drawn == []
+    assert [row["kind"] for row in rows(setting.url)] == ["open", "refused", "charge"]
+    assert (setting.spent, setting.verify()) == (Decimal("0.3"), 3)
+
+
+def test_a_run_that_failed_leaves_no_reservation(setting):
+    def fail() -> None:
+        raise OSError
+
+    with pytest.raises(DpDaskError):
+        run(setting.pipeline(VISITS), noise=InterruptedNoise(first=fail))
+    [(account, _)] = setting.accounts()
+    assert account.reservations == ()
 
 
 def test_a_run_overtaken_in_one_of_two_measurements_pays_for_the_other(setting):

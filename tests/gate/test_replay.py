@@ -5,7 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from gate.gate_examples import charge, execute, forge, make_release, make_request, only_sqlite, rows
+from gate.gate_examples import charge, execute, forge, make_release, make_request, rows
+from gate.marks import only_sqlite
 
 from dp_dask.errors import BudgetError, LedgerError
 from dp_dask.gate import journal
