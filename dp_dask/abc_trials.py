@@ -21,10 +21,9 @@ from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.selected import threshold_of
 from dp_dask.core.selection import SparseVector, TopC, Variant
-from dp_dask.core.sensitive import Sensitive
 from dp_dask.core.simulated import Simulated
 from dp_dask.errors import InferenceError
-from dp_dask.gate.select import select
+from dp_dask.gate.select import set_of
 from dp_dask.gate.sparse_vector import answer, draw
 from dp_dask.models.categorical import plugin as Categorical  # noqa: N812
 from dp_dask.public.abc_comparison import Place, Trial
@@ -228,7 +227,8 @@ def _chosen(study: Study, seed: int, replicate: int, c: int, distances: Ints) ->
 
 def top_c(rng: np.random.Generator, spec: TopC, distances: Ints) -> Ints:
     """Return the indices that a choice of c for an epsilon takes."""
-    return np.array(select(spec, Sensitive(distances), Seeded(rng)), dtype=np.int64)
+    whole = np.flatnonzero(distances != FAILED)
+    return whole[set_of(np.clip(distances[whole], -FARTHEST, FARTHEST), spec.c, spec.nominal_scale, Seeded(rng))]
 
 
 def _mask(indices: Ints, size: int) -> Bools:

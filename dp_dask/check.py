@@ -12,7 +12,6 @@ import numpy as np
 from dp_dask.config import Pipeline
 from dp_dask.core.bounds import Outside
 from dp_dask.core.cluster_bands import ClusterBands
-from dp_dask.core.of_sums import OfSums
 from dp_dask.core.partition import edges_of, is_partition
 from dp_dask.core.privacy import USUAL, Loss, Spent, Unit, price
 from dp_dask.core.statistic import BoundedSum
@@ -24,7 +23,6 @@ from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import meaning
 from dp_dask.pipeline import check_families
-from dp_dask.private.reduce import columns_of
 from dp_dask.public.engines.bank import make_bank
 from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
@@ -32,6 +30,7 @@ from dp_dask.public.simulated_calibration import bank_widths
 from dp_dask.public.simulation import Width, expected_widths
 from dp_dask.releasing import released_as, who
 from dp_dask.selection_forecast import SelectionForecast, forecast
+from dp_dask.source_plan import SourcePlan, source_plan
 
 __all__ = ["Check", "Forecast", "check"]
 
@@ -61,13 +60,14 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A valid file's plan: cost, budget, and a forecast for each measurement."""
+    """A valid file's plan: cost, budget, what would be read, and a forecast for each measurement."""
 
     dataset: str
     cost: Spent  # of all measurements, in the budget's unit where that can be
     balance: Balance | None  # None where no budget has been granted yet
     refusal: str | None  # why a run would be refused by the ledger now
     forecasts: tuple[Forecast, ...]
+    source: SourcePlan
     selections: tuple[SelectionForecast, ...] = ()
 
 
@@ -76,11 +76,7 @@ def check(pipeline: Pipeline) -> Check:
 
     Reads no record. Raises SourceError for a missing file or column, or one that holds no numbers.
     """
-    distances = [choice.request.distance for choice in pipeline.selections]
-    of_sums = [distance.statistic for distance in distances if isinstance(distance, OfSums)]
-    columns, texts = columns_of([*(m.request.statistic for m in pipeline.measurements), *of_sums])
-    by_record = {column for distance in distances if not isinstance(distance, OfSums) for column in distance.columns}
-    pipeline.source.check(sorted({*columns, *by_record}), texts)
+    pipeline.source.check(*pipeline.columns)
     check_families(pipeline)
     balance, refusal = _budget(pipeline)
     forecasts = tuple(_forecast(m, pipeline) for m in pipeline.measurements)
@@ -92,6 +88,7 @@ def check(pipeline: Pipeline) -> Check:
         balance=balance,
         refusal=refusal,
         forecasts=forecasts,
+        source=source_plan(pipeline.source, pipeline.columns[0]),
         selections=tuple(forecast(choice) for choice in pipeline.selections),
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,22 +14,27 @@ import sqlalchemy as sa
 from dp_dask.clusters import Cluster
 from dp_dask.core import plugins
 from dp_dask.core.names import NAME, is_name
+from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import Request
 from dp_dask.core.selected import SelectionRequest
+from dp_dask.core.where import Where
 from dp_dask.entries import strict_yaml
 from dp_dask.entries.build import Faults, build, check_keys, leaf, show
+from dp_dask.entries.cluster import make_cluster
 from dp_dask.entries.measurement import Measurement, Privacy
 from dp_dask.entries.measurements import make_measurements
 from dp_dask.entries.selection_measurement import SelectionMeasurement
+from dp_dask.entries.where import read_where
 from dp_dask.errors import ConfigError
+from dp_dask.private.filtered import Filtered
+from dp_dask.private.reduce import columns_of
 from dp_dask.private.sources import Source
 from dp_dask.public.infer import AUTO, check_engine
 from dp_dask.public.simulated_infer import SIMULATED
 from dp_dask.public.tempering import Effort
 
 __all__ = [
-    "CLUSTERS",
     "FEWEST_DRAWS",
     "FEWEST_SIMULATIONS",
     "MOST_DRAWS",
@@ -37,11 +44,11 @@ __all__ = [
     "Inference",
     "Pipeline",
     "load",
-    "make_cluster",
     "read",
 ]
 
-SOURCES, CLUSTERS = "dp_dask.private.sources", "dp_dask.clusters"
+SOURCES = "dp_dask.private.sources"
+CLUSTER_VARIABLE = "DP_DASK_CLUSTER"
 FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
 SIMULATIONS, FEWEST_SIMULATIONS, MOST_SIMULATIONS = Effort().most, 2_000, 10**8
 
@@ -63,9 +70,15 @@ class Pipeline:
     engine: str
     simulations: int
     seconds: float | None
-    cluster: Cluster
+    cluster: Cluster  # where records are read
+    simulation_cluster: Cluster | None  # where data sets are simulated and posteriors made, where it is another one
     ledger: str
     output: Path
+
+    @property
+    def simulates_on(self) -> Cluster:
+        """The cluster that sees no record."""
+        return self.simulation_cluster or self.cluster
 
     @property
     def losses(self) -> list[Loss]:
@@ -80,6 +93,11 @@ class Pipeline:
     def requests(self) -> list[Request | SelectionRequest]:
         """All that is asked of the records: sums, then choices."""
         return [*(m.request for m in self.measurements), *(s.request for s in self.selections)]
+
+    @property
+    def columns(self) -> tuple[list[str], frozenset[str]]:
+        """The columns that are measured, and which of them hold texts."""
+        return _columns(self.measurements, self.selections)
 
     @property
     def unit(self) -> Unit:
@@ -122,7 +140,10 @@ def load(path: Path, **replaced: Any) -> Pipeline:
 
 
 def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
-    """Parse a file, with other values for the top-level keys in ``replaced``; return it and where its faults are gathered."""
+    """Parse a file, with other values for the top-level keys in ``replaced``; return it and where its faults are gathered.
+
+    The environment's DP_DASK_CLUSTER stands in for the file's cluster too.
+    """
     kind = ""
     try:
         text = path.read_text(encoding="utf-8")
@@ -135,14 +156,16 @@ def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
     faults = Faults(path.resolve().parent)
     given = strict_yaml.parse(text, path.name)
     if isinstance(given, dict):
+        if os.environ.get(CLUSTER_VARIABLE):
+            given["cluster"] = os.environ[CLUSTER_VARIABLE]
         given.update(replaced)
     return given, faults
 
 
 def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
-    keys = ("dataset", "privacy", "measurements", "inference", "cluster", "ledger", "output")
+    keys = ("dataset", "privacy", "measurements", "inference", "cluster", "simulation_cluster", "ledger", "output")
     top = check_keys(given, "", keys, ("dataset", "privacy", "measurements", "ledger"), faults)
-    dataset = check_keys(top.get("dataset", {}), "dataset", ("name", "source", "unit", "version"), (), faults)
+    dataset = check_keys(top.get("dataset", {}), "dataset", ("name", "source", "unit", "version", "where"), (), faults)
     for key in ("name", "source", "unit"):
         if "dataset" in top and key not in dataset:
             faults.add(f"dataset.{key}", "is missing; it has no default, write it down")
@@ -153,21 +176,27 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         faults.add("dataset.unit", f"is {show(dataset['unit'])}; this version protects a record: write unit: record")
     version = leaf(str | None, dataset.get("version"), "dataset.version", faults)
     source = _plugin(SOURCES, dataset["source"], "dataset.source", faults) if "source" in dataset else None
+    where = read_where(dataset["where"], faults) if "where" in dataset else None
     privacy = build(Privacy, top["privacy"], "privacy", faults) if "privacy" in top else None
     inference = build(Inference, top.get("inference", {}), "inference", faults)
     cluster = make_cluster(top.get("cluster", "local"), faults)
+    path = "simulation_cluster"
+    simulation_cluster = make_cluster(top[path], faults, path) if path in top else None
     ledger = _ledger(top["ledger"], faults) if "ledger" in top else None
     output = leaf(Path, top.get("output", "runs"), "output", faults)
     measurements, selections = (
         make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else ([], [])
     )
+    if where is not None and _is_served(where, privacy, measurements, selections, faults):
+        measurements = [replace(m, request=replace(m.request, where=where)) for m in measurements]
+        selections = [replace(s, request=replace(s.request, where=where)) for s in selections]
     if inference is not None:
         _check_engine(inference.engine, measurements, faults)
     if faults.problems or source is None or privacy is None or inference is None or ledger is None:
         return None
     return Pipeline(
         dataset=name,
-        source=source,
+        source=source if where is None else Filtered(source, where),
         version=version,
         neighbours=privacy.neighbours,
         n=privacy.n,
@@ -180,18 +209,40 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         simulations=inference.simulations,
         seconds=inference.seconds,
         cluster=cluster,
+        simulation_cluster=simulation_cluster,
         ledger=ledger,
         output=output,
     )
 
 
-def make_cluster(given: Any, faults: Faults) -> Any:
-    """Make a cluster from its kind, or from a mapping of kind and options."""
-    return _plugin(CLUSTERS, {"kind": given} if isinstance(given, str) else given, "cluster", faults)
+def _columns(measurements: Sequence[Measurement], selections: Sequence[SelectionMeasurement]) -> tuple[list[str], frozenset[str]]:
+    distances = [choice.request.distance for choice in selections]
+    of_sums = [distance.statistic for distance in distances if isinstance(distance, OfSums)]
+    columns, texts = columns_of([*(m.request.statistic for m in measurements), *of_sums])
+    by_record = {column for distance in distances if not isinstance(distance, OfSums) for column in distance.columns}
+    return sorted({*columns, *by_record}), texts
+
+
+def _is_served(
+    where: Where,
+    privacy: Privacy | None,
+    measurements: Sequence[Measurement],
+    selections: Sequence[SelectionMeasurement],
+    faults: Faults,
+) -> bool:
+    before = len(faults.problems)
+    if privacy is not None and privacy.neighbours is Neighbours.REPLACE:
+        told = "which records meet a condition is private, and so is their number: use neighbours: add_remove, without n"
+        faults.add("dataset.where", f"does not go with neighbours: replace; {told}")
+    columns, texts = _columns(measurements, selections)
+    fault = where.fault(set(columns) - texts, texts)
+    if fault:
+        faults.add("dataset.where", fault)
+    return len(faults.problems) == before
 
 
 def _plugin(folder: str, given: Any, path: str, faults: Faults) -> Any:
-    """Make the source or cluster that ``kind`` names from the other keys."""
+    """Make the source that ``kind`` names from the other keys."""
     if not isinstance(given, dict) or not isinstance(given.get("kind"), str):
         faults.add(path, f"is {show(given)}; give a mapping with kind: {' or '.join(plugins.names(folder))}")
         return None

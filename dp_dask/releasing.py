@@ -6,6 +6,8 @@ import getpass
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -51,6 +53,13 @@ def release_new(
     Raises BudgetError before any record is read where the budget does not cover what is new, and again at the commit.
     """
     ledger.balance(pipeline.dataset)  # refuses a data set without a budget before its files are looked at
+    with pipeline.source.pinned() as source:
+        return _release_new(replace(pipeline, source=source), ledger, noise, progress, resume=resume)
+
+
+def _release_new(
+    pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress, *, resume: bool
+) -> tuple[dict[str, Released], tuple[str, ...]]:
     version = pipeline.version or pipeline.source.version()
     names = [*(m.name for m in pipeline.measurements), *(s.name for s in pipeline.selections)]
     digests = [ledger.digest(request, version) for request in pipeline.requests]
@@ -113,7 +122,11 @@ def _draw(
     added: list[Released] = []
     chosen: list[Released] = []
     try:
-        with pipeline.cluster.client() as client:
+        with ExitStack() as stack:
+            client = stack.enter_context(pipeline.cluster.client())
+            simulates_on = client
+            if choices and pipeline.simulation_cluster is not None:
+                simulates_on = stack.enter_context(pipeline.simulation_cluster.client())
             parts = []
             if statistics:
                 pipeline.source.check(*columns_of(statistics))
@@ -129,14 +142,16 @@ def _draw(
             of_distances = iter(parts[1:])
             for choice in choices:
                 sums_of_it = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
-                chosen.append(_choose(pipeline, client, choice, sums_of_it, noise, progress, resume=resume))
+                clients = client, simulates_on
+                chosen.append(_choose(pipeline, clients, choice, sums_of_it, noise, progress, resume=resume))
         _check_unchanged(pipeline, state)
         added += additive.release(parts[0], sums, noise) if sums else []
     except BaseException:
         chosen.clear()  # not paid for: no frame that a reporter keeps may hold what was accepted
         raise
     of_sums, of_choices = iter(added), iter(chosen)
-    return [next(of_sums if isinstance(request, Request) else of_choices) for request in new]
+    made = [next(of_sums if isinstance(request, Request) else of_choices) for request in new]
+    return [replace(each, snapshot=pipeline.source.snapshot) for each in made]
 
 
 def _check_unchanged(pipeline: Pipeline, state: str) -> None:
@@ -147,7 +162,7 @@ def _check_unchanged(pipeline: Pipeline, state: str) -> None:
 
 def _choose(
     pipeline: Pipeline,
-    client: Client,
+    clients: tuple[Client, Client],
     choice: SelectionMeasurement,
     sealed: Sensitive[Total] | None,
     noise: Noise,
@@ -155,14 +170,15 @@ def _choose(
     *,
     resume: bool,
 ) -> Selection:
+    """Simulate on the second client's cluster, and compare record by record beside the data, on the first's."""
     request, distance = choice.request, choice.request.distance
     stall = pipeline.cluster.stall_timeout
     if sealed is not None:
         compare = selecting.compare_sums(request, sealed)
     elif not isinstance(distance, OfSums):
-        compare = compare_beside(client, pipeline.source, distance, stall_timeout=stall)
+        compare = compare_beside(clients[0], pipeline.source, distance, stall_timeout=stall)
     deadline = float("inf") if choice.seconds is None else time.monotonic() + choice.seconds
-    on_cluster = partial(on_client, client, stall_timeout=stall)
+    on_cluster = partial(on_client, clients[1], stall_timeout=pipeline.simulates_on.stall_timeout)
     with spread_by(stored(on_cluster, pipeline.output / SIMULATIONS, reuse=resume)):
         return selecting.run(
             request,

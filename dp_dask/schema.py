@@ -7,11 +7,13 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from dp_dask.config import CLUSTERS, SOURCES, Inference
+from dp_dask.config import SOURCES, Inference
 from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
+from dp_dask.entries.build import key_of
+from dp_dask.entries.cluster import CLUSTERS
 from dp_dask.entries.distance import DISTANCES
 from dp_dask.entries.measurement import Privacy
 from dp_dask.entries.model import MODELS
@@ -26,7 +28,21 @@ EPSILON = {"type": "number", "exclusiveMinimum": 0, "description": "privacy loss
 RHO = {"type": "number", "exclusiveMinimum": 0, "description": "in place of epsilon: zCDP, by discrete Gaussian noise"}
 GROUP_BY = {
     "type": "object",
-    "properties": {"column": {"type": "string"}, "groups": {"type": "array", "items": {"type": ["integer", "string"]}}},
+    "properties": {
+        "column": {"type": "string"},
+        "groups": {
+            "oneOf": [
+                {"type": "array", "items": {"type": ["integer", "string"]}},
+                {
+                    "type": "object",
+                    "description": "a public .csv or .parquet file, and the column of it that lists the groups",
+                    "properties": {"table": {"type": "string"}, "column": {"type": "string"}},
+                    "required": ["table", "column"],
+                    "additionalProperties": False,
+                },
+            ]
+        },
+    },
     "required": ["column", "groups"],
     "additionalProperties": False,
 }
@@ -91,6 +107,22 @@ SUMMARY = {
     ],
     "description": "the sums that are released; auto (the default) takes what simulations from the prior find best",
 }
+VALUE = {"type": ["string", "number", "boolean"]}
+END = {"type": ["number", "string"], "description": "a number, or a date as 2026-01-31; included"}
+WHERE = {
+    "type": "object",
+    "description": "only records that meet every condition, column by column; the number of records is then private",
+    "additionalProperties": {
+        "oneOf": [
+            VALUE,
+            {"type": "array", "items": VALUE, "minItems": 1},
+            {"type": "object", "properties": {"from": END, "to": END}, "minProperties": 1, "additionalProperties": False},
+            {"type": "object", "properties": {"is": {"const": "known"}}, "required": ["is"], "additionalProperties": False},
+        ]
+    },
+    "minProperties": 1,
+}
+CLUSTER_NAME = {"type": "string", "description": "a kind, or a name from clusters.yaml or Dask's configuration"}
 PATH = {"type": "string", "description": "relative to this file"}
 
 
@@ -102,6 +134,7 @@ def schema() -> dict[str, Any]:
         "source": {"oneOf": [_kind(SOURCES, kind) for kind in plugins.names(SOURCES)]},
         "unit": {"const": "record"},
         "version": {"type": "string"},
+        "where": WHERE,
     }
     clusters = plugins.names(CLUSTERS)
     properties = {
@@ -119,7 +152,8 @@ def schema() -> dict[str, Any]:
             },
         },
         "inference": _dataclass(Inference),
-        "cluster": {"oneOf": [{"enum": clusters}, *[_kind(CLUSTERS, kind) for kind in clusters]]},
+        "cluster": {"anyOf": [CLUSTER_NAME, *[_kind(CLUSTERS, kind) for kind in clusters]]},
+        "simulation_cluster": {"anyOf": [CLUSTER_NAME, *[_kind(CLUSTERS, kind) for kind in clusters]]},
         "ledger": {"type": "string", "description": "sqlite:///FILE (relative to this file) or a PostgreSQL URL"},
         "output": PATH,
     }
@@ -137,8 +171,12 @@ def _dataclass(cls: Any) -> dict[str, Any]:
     """Describe a dataclass field by field."""
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)
-    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
-    return _mapping({f.name: TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
+    required = [key_of(f) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    return _mapping({key_of(f): _leaf(hints[f.name]) for f in fields}, required)
+
+
+def _leaf(kind: Any) -> dict[str, Any]:
+    return _dataclass(kind) if dataclasses.is_dataclass(kind) else TypeAdapter(kind).json_schema()
 
 
 def _kind(folder: str, kind: str) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from dp_dask.public.simulation import Width
 from dp_dask.public.uniformity import LEVEL, Uniformity
 from dp_dask.show_ledger import balance_json, spent_json
 from dp_dask.show_selections import planned_selections, selection_json, selections
+from dp_dask.show_source import source_plan
 from dp_dask.terminal import MOST_ROWS, make_console, make_table, number, print_json
 
 __all__ = ["calibration", "check", "experiment", "exploration", "posteriors", "progress", "run"]
@@ -138,6 +139,7 @@ def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
             **spent_json("cost", result.cost),
             "budget": None if result.balance is None else balance_json(result.balance),
             "refusal": result.refusal,
+            "source": asdict(result.source),
             "measurements": {f.measurement: _forecast(f) for f in result.forecasts},
             "selections": {f.measurement: selection_json(f) for f in result.selections},
             "picture": None if picture is None else str(picture),
@@ -154,6 +156,7 @@ def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
         for parameter, width in list(zip(f.parameters, widths, strict=True))[:MOST_ROWS]:
             table.add_row(f.measurement, parameter, *facts, *width)
     console.print("valid")
+    source_plan(console, result.source)
     if result.forecasts:
         console.print(table)
     planned_selections(console, result.selections)

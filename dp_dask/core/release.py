@@ -13,6 +13,7 @@ from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
+from dp_dask.core.where import Where
 
 __all__ = ["INSECURE", "MAX_SCALE", "AnyStatistic", "Mechanism", "Release", "Request"]
 
@@ -30,7 +31,8 @@ INSECURE = "insecure"  # the sampler's name where noise came from a seed
 class Request:
     """One noisy vector of sums, in full: equal requests on the same data version share one release and one charge.
 
-    Either ``epsilon`` is given, for discrete Laplace noise, or ``rho``, for discrete Gaussian noise.
+    Either ``epsilon`` is given, for discrete Laplace noise, or ``rho``, for discrete Gaussian noise. ``where`` says of which
+    records alone the sums are, if not of all.
     """
 
     dataset: str
@@ -39,6 +41,7 @@ class Request:
     n: int | None  # the public number of records under replace, None where it is private
     epsilon: Decimal | None = None
     rho: Decimal | None = None
+    where: Where | None = None
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) is (self.rho is None):
@@ -50,6 +53,9 @@ class Request:
             object.__setattr__(self, "rho", exact_amount(self.rho, Unit.RHO))
         if (self.n is None) is (self.neighbours is Neighbours.REPLACE):
             msg = "n is public and given under replace, private and left out under add_remove"
+            raise ValueError(msg)
+        if self.where is not None and self.n is not None:
+            msg = "how many records meet a condition is private; ask under add_remove, without n"
             raise ValueError(msg)
         if self.n is not None and self.n < 0:
             msg = f"n is {self.n}; it must not be negative"
@@ -76,7 +82,8 @@ class Release:
     Laplace, P(k) proportional to exp(-|k| / scale), or discrete Gaussian, P(k) proportional to exp(-k^2 / (2 scale^2)). In the
     units of the statistic a noise of one grid unit in coordinate j is ``statistic.units[j]``. ``sensitivity`` is the L1 one for
     Laplace, the square of the L2 one for Gaussian noise. ``privacy_loss`` is what OpenDP's privacy map gives for
-    ``scale`` and ``sensitivity``, rounded outwards; it never exceeds the request's epsilon or rho.
+    ``scale`` and ``sensitivity``, rounded outwards; it never exceeds the request's epsilon or rho. ``snapshot`` names the
+    version of the table that was read, where its source has versions.
     """
 
     id: str
@@ -89,6 +96,7 @@ class Release:
     privacy_loss: float
     noisy_sums: tuple[int, ...]
     noisy_count: int | None
+    snapshot: str = ""
 
     def __post_init__(self) -> None:
         if len(self.id) != ID_LENGTH or not set(self.id) <= set("0123456789abcdef"):

@@ -14,6 +14,7 @@ from dp_dask.core.privacy import EXACT, Loss, Neighbours, Unit
 from dp_dask.core.recordwise import Recordwise
 from dp_dask.core.release import ID_LENGTH, MAX_SCALE
 from dp_dask.core.selection import SparseVector, TopC
+from dp_dask.core.where import Where
 
 __all__ = ["AnyDistance", "Selection", "SelectionMechanism", "SelectionRequest", "mechanism_of", "threshold_of"]
 
@@ -48,12 +49,16 @@ class SelectionRequest:
     policy: Literal["reject", "retry"] = "reject"
     code: str = ""
     draws: str = ""
+    where: Where | None = None  # of which records alone, if not of all
 
     def __post_init__(self) -> None:
         for name in ("known", "prior"):
             object.__setattr__(self, name, _plain(getattr(self, name), name))
         if (self.n is None) is (self.neighbours is Neighbours.REPLACE):
             msg = "n is public and given under replace, private and left out under add_remove"
+            raise ValueError(msg)
+        if self.where is not None and self.n is not None:
+            msg = "how many records meet a condition is private; ask under add_remove, without n"
             raise ValueError(msg)
         if self.n is not None and self.n != self.distance.n:
             msg = f"n is {self.n} and the distance is of {self.distance.n} records; under replace they must be the same"
@@ -106,6 +111,7 @@ class Selection:
     accepted: tuple[int, ...]
     n_answered: int
     n_failed: int
+    snapshot: str = ""  # of the table that was read, where its source has versions
 
     def __post_init__(self) -> None:
         if len(self.id) != ID_LENGTH or not set(self.id) <= set("0123456789abcdef"):

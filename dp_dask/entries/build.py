@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.errors import Problem
 
-__all__ = ["Faults", "build", "check_keys", "leaf", "leaves", "show"]
+__all__ = ["Faults", "build", "check_keys", "key_of", "leaf", "leaves", "show"]
 
 T = TypeVar("T")
 LARGEST_EXPONENT = 300
@@ -52,12 +53,13 @@ def check_keys(given: Any, path: str, known: Iterable[str], required: Iterable[s
 
 def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     """Return one value as the type, or note what it should be and return None."""
-    if isinstance(value, bool | str) and kind in NUMBERS:
-        faults.add(path, f"is {show(value)}; give a number such as 10, 0.5 or 1e-3")
+    problem = _misfit(kind, value)
+    if problem:
+        faults.add(path, problem)
         return None
-    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
-        faults.add(path, f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude")
-        return None
+    inner: Any = next((each for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)), None)
+    if inner is not None and isinstance(value, dict):
+        return build(inner, value, path, faults)
     try:
         result = TypeAdapter(kind).validate_python(value)
         if isinstance(result, Path):
@@ -74,6 +76,17 @@ def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     return result
 
 
+def _misfit(kind: Any, value: Any) -> str:
+    """Say why a value cannot be of the type, where there is more to say than the type; else nothing."""
+    if isinstance(value, bool | str) and kind in NUMBERS:
+        return f"is {show(value)}; give a number such as 10, 0.5 or 1e-3"
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
+        return f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude"
+    if kind is Path and isinstance(value, str) and "://" in value:
+        return "is a URL; give the path of a file or folder on a local or mounted disk"  # it may hold a password
+    return ""
+
+
 def leaves(kind: Any, given: Any, path: str, faults: Faults) -> list[Any]:
     """Return the values of a list without repeats as the type, None for a fault."""
     if not isinstance(given, list) or not given:
@@ -85,14 +98,19 @@ def leaves(kind: Any, given: Any, path: str, faults: Faults) -> list[Any]:
     return values
 
 
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """Return a field's key in the file: its name, or ``metadata["key"]`` where the class needs that name for something else."""
+    return str(field.metadata.get("key", field.name))
+
+
 def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:
-    """Make a dataclass whose field names are the mapping's keys; None where there was a fault."""
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    """Make a dataclass whose fields' keys are the mapping's; None where there was a fault."""
+    fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    required = [key for key, f in fields.items() if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
     before = len(faults.problems)
-    values = check_keys(given, path, [f.name for f in fields], required, faults)
+    values = check_keys(given, path, fields, required, faults)
     hints = get_type_hints(cls)
-    ready = {name: leaf(hints[name], value, f"{path}.{name}", faults) for name, value in values.items()}
+    ready = {fields[key].name: leaf(hints[fields[key].name], value, f"{path}.{key}", faults) for key, value in values.items()}
     if len(faults.problems) > before:
         return None
     try:
@@ -109,4 +127,5 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, Decimal) else repr(value)
+    text = re.sub(r"://[^\s'\"]*@", "://***@", text)  # where an address has a password
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004

@@ -21,15 +21,26 @@ _selection_request = TypeAdapter(SelectionRequest)
 
 def canonical(request: Request | SelectionRequest) -> bytes:
     """Return what the digest of a request is of."""
-    if isinstance(request, SelectionRequest):
-        return _selection_request.dump_json(request)
-    # What is not asked for is left out: a request of epsilon has the digest that it always had.
-    return request_json.dump_json(request, exclude={"epsilon"} if request.loss.unit is Unit.RHO else {"rho"})
+    adapter: TypeAdapter[Any] = _selection_request if isinstance(request, SelectionRequest) else request_json
+    return adapter.dump_json(request, exclude=_unasked(request))
 
 
 def written(release: Release | Selection) -> str:
     """Return a release as JSON."""
-    return (_selection.dump_json(release) if isinstance(release, Selection) else release_json.dump_json(release)).decode()
+    adapter: TypeAdapter[Any] = _selection if isinstance(release, Selection) else release_json
+    unasked = {"where"} & _unasked(release.request)
+    left_out: dict[str, Any] = {"request": unasked} if unasked else {}
+    if not release.snapshot:
+        left_out["snapshot"] = True
+    return adapter.dump_json(release, exclude=left_out).decode()
+
+
+def _unasked(request: Request | SelectionRequest) -> set[str]:
+    """Name the fields that a request leaves open: without them it has the digest that it had before there were such fields."""
+    unasked = set() if request.where is not None else {"where"}
+    if isinstance(request, Request):
+        unasked.add("epsilon" if request.loss.unit is Unit.RHO else "rho")
+    return unasked
 
 
 def parsed(text: str, kind: type[Released]) -> Released:

@@ -1,6 +1,6 @@
 """Arrow arrays as float64 values and validity, exactly each type by one fixed rule.
 
-The only file that knows buffers, offsets, limbs and dictionaries. Conversion never raises on a value: pyarrow's own
+The only file that knows buffers, offsets, limbs, runs and dictionaries. Conversion never raises on a value: pyarrow's own
 casts quote the offending value in their error text.
 """
 
@@ -10,31 +10,89 @@ from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["is_numeric", "is_text", "values_and_validity"]
+__all__ = [
+    "as_bytes",
+    "days_and_validity",
+    "is_date",
+    "is_numeric",
+    "is_text",
+    "plain",
+    "values_and_validity",
+    "without_encoding",
+]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 EXACT = 2**53  # integers below are exact in float64
 EXACT_POWER = 22  # 10^22 is the last power of ten that float64 holds exactly
+PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 WIDE = Context(prec=80, Emin=-(10**6), Emax=10**6, traps=[])  # a decimal256 has 76 digits, the thread's own context 28
 
 
 def is_numeric(kind: pa.DataType) -> bool:
     """Tell whether a column of this type can be summed; a type is schema and public."""
-    if pa.types.is_dictionary(kind):
-        return is_numeric(kind.value_type)
+    kind = without_encoding(kind)
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
     return any(test(kind) for test in tests)
 
 
 def is_text(kind: pa.DataType) -> bool:
     """Tell whether a column of this type holds texts."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(test(kind) for test in tests)
+    if not _is_view(kind):  # which pyarrow does not decode
+        kind = without_encoding(kind)
+        return any(
+            test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+        )
+    return True
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type holds dates or instants; an instant without a zone is read as one of UTC."""
+    return any(test(without_encoding(kind)) for test in (pa.types.is_date, pa.types.is_timestamp))
+
+
+def without_encoding(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column that lists each distinct one, or each run of equal ones, once."""
+    return kind.value_type if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) else kind
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Return an array that every function of pyarrow takes: runs of equal values decoded, views of texts as texts."""
+    if pa.types.is_run_end_encoded(array.type):
+        return pc.run_end_decode(array)
+    return array.cast(pa.binary()) if _is_view(array.type) else array
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
+
+
+def as_bytes(array: pa.Array) -> pa.Array:
+    """Return texts as bytes, of which a text that is not valid in its encoding is as good as any."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
+        return array.view(pa.large_binary()).cast(pa.binary())
+    return array.view(pa.binary())
+
+
+def days_and_validity(array: pa.Array) -> tuple[Floats, Mask | None]:
+    """Return the day (UTC) of each date or instant, counted from 1970-01-01, and which slots are not null (None: all)."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    kind = array.type
+    if pa.types.is_date32(kind):
+        per_day, stored = 1, pa.int32()
+    else:
+        per_day, stored = PER_DAY["ms" if pa.types.is_date64(kind) else kind.unit], pa.int64()
+    data = array.buffers()[1]
+    if data is None or len(array) == 0:
+        return np.zeros(len(array)), _validity(array)
+    raw = np.frombuffer(data, dtype=stored.to_pandas_dtype())[array.offset : array.offset + len(array)]
+    return (raw // per_day).astype(np.float64), _validity(array)
 
 
 def values_and_validity(array: pa.Array) -> tuple[Floats, Mask | None]:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from dp_dask.core.cluster_bands import ClusterBands, is_whole
 from dp_dask.core.statistic import Total
 from dp_dask.errors import SourceError
-from dp_dask.private.arrow import values_and_validity
+from dp_dask.private.arrow import as_bytes, values_and_validity
 
 __all__ = ["MOST_PAIRS", "MOST_TEXT", "Partial", "add_batch", "count_bands", "merge_tables"]
 
@@ -42,7 +42,7 @@ class Partial:
 def add_batch(tables: list[pa.Table], statistic: ClusterBands, columns: Mapping[str, pa.Array]) -> None:
     """Add a batch's table to those of the batches before, and merge them where much waits."""
     keys = {
-        name: _texts(columns[column]) if column in statistic.texts else _whole_numbers(columns[column])
+        name: as_bytes(columns[column]) if column in statistic.texts else _whole_numbers(columns[column])
         for name, column in zip((CLUSTER, PERIOD), statistic.columns, strict=False)
     }
     records = pa.table(keys)
@@ -85,15 +85,6 @@ def _empty(statistic: ClusterBands) -> pa.Table:
     names = (CLUSTER, PERIOD)[: len(statistic.columns)]
     kinds = [pa.binary() if column in statistic.texts else pa.int64() for column in statistic.columns]
     return pa.schema([*zip(names, kinds, strict=True), (RECORDS, pa.int64())]).empty_table()
-
-
-def _texts(array: pa.Array) -> pa.Array:
-    """Return texts as bytes, of which a text that is not valid in its encoding is as good as any."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type):
-        return array.view(pa.large_binary()).cast(pa.binary())
-    return array.view(pa.binary())
 
 
 def _whole_numbers(array: pa.Array) -> pa.Array:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from private.tables import CANARY, CANARY_TEXT
 
 from dp_dask.errors import SourceError
-from dp_dask.private.sources import Batch, Part, Split
+from dp_dask.private.sources import Batch, OfFiles, Part, Split
 
 GO_ON = threading.Event()  # what a stalled read waits for
 ATTEMPTS: list[int] = []  # the splits that were tried, in order
@@ -38,7 +37,7 @@ BASE_ERRORS = {kind.__name__: kind for kind in (Unforeseen, SystemExit, Generato
 
 
 @dataclass(frozen=True)
-class Fake:
+class Fake(OfFiles):
     """Three splits of two records each; the ones in ``failing`` raise ``error`` after their first batch."""
 
     error: str = ""
@@ -52,14 +51,16 @@ class Fake:
     def version(self) -> str:
         return "1"
 
-    def check(self, columns: list[str], texts: frozenset[str] = frozenset()) -> None:
+    def check(self, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()) -> None:
         pass
 
-    @property
-    def root(self) -> Path:
-        return Path()
-
-    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:  # noqa: ARG002
+    def read(
+        self,
+        split: Split,
+        columns: list[str],
+        texts: frozenset[str] = frozenset(),  # noqa: ARG002
+        dates: frozenset[str] = frozenset(),  # noqa: ARG002
+    ) -> Iterator[Batch]:
         ATTEMPTS.append(split.index)
         yield Batch(dict.fromkeys(columns, pa.array([1.0, None])), 2)
         if split.index not in self.failing or ATTEMPTS.count(split.index) > self.failures:

@@ -252,7 +252,7 @@ def test_a_declared_column_passes_the_check(tmp_path: Path):
 
 @pytest.mark.parametrize("kind", ["int", "", "Number"])
 def test_an_unknown_type_is_refused(kind: str):
-    with pytest.raises(ValueError, match=rf"^columns: 'x' is declared '{kind}'; known types: number, text$"):
+    with pytest.raises(ValueError, match=rf"^columns: 'x' is declared '{kind}'; known types: number, text, date$"):
         Csv(path=Path("a.csv"), columns={"x": kind})
 
 

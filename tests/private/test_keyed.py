@@ -48,7 +48,13 @@ class Held:
     def plan(self) -> list[Split]:
         return [Split(i, (Part(f"file{i}", 0, 1),)) for i in range(len(self.batches))]
 
-    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:  # noqa: ARG002
+    def read(
+        self,
+        split: Split,
+        columns: list[str],
+        texts: frozenset[str] = frozenset(),  # noqa: ARG002
+        dates: frozenset[str] = frozenset(),  # noqa: ARG002
+    ) -> Iterator[Batch]:
         if split.index in self.failing:
             raise ValueError(CANARY_TEXT)
         time.sleep(self.seconds)
@@ -62,12 +68,14 @@ class Dying(Held):
 
     marker: str = ""
 
-    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:
+    def read(
+        self, split: Split, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()
+    ) -> Iterator[Batch]:
         if split.index == 1 and not Path(self.marker).exists():
             Path(self.marker).touch()
             time.sleep(0.5)  # while others end, and their tables are lost with this worker
             os._exit(1)
-        yield from super().read(split, columns, texts)
+        yield from super().read(split, columns, texts, dates)
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,20 @@ never rows, a size of the data or a credential. Errors are ``SourceError``: they
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import pyarrow as pa
 
-__all__ = ["Batch", "Part", "Source", "Split"]
+from dp_dask.core.where import Where
+
+__all__ = ["Batch", "OfFiles", "Part", "Source", "Split"]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A byte range of one file; a reader takes what begins inside it."""
+    """A range of one file, of bytes or of what its source counts in; a reader takes what begins inside it."""
 
     path: str
     start: int
@@ -45,6 +47,25 @@ class Batch:
 class Source(Protocol):
     """Where records lie and how they are read."""
 
+    def pinned(self) -> AbstractContextManager[Source]:
+        """Hold one state of the data (a version, a snapshot) while the context lasts, and give the source that reads it.
+
+        A source of files gives itself: whether they changed is found by ``version``.
+        """
+        ...
+
+    @property
+    def snapshot(self) -> str:
+        """The public name of the state that is pinned (``delta version 12``), recorded in the release; empty for files."""
+        ...
+
+    def narrowed(self, where: Where) -> Source:
+        """Leave out by itself, where that saves time, records that do not meet a condition; itself is always right.
+
+        Every record that meets all conditions must still come, once: what comes is looked at again.
+        """
+        ...
+
     def plan(self) -> list[Split]:
         """List the splits, in a fixed order; raise SourceError where there is nothing to read."""
         ...
@@ -53,12 +74,21 @@ class Source(Protocol):
         """Describe the present state of the data (names, sizes, times of change); private, kept in the ledger as a digest."""
         ...
 
-    def check(self, columns: list[str], texts: frozenset[str] = frozenset()) -> None:
-        """Raise SourceError unless the first file has each column as a number, those in ``texts`` as texts; reads no record."""
+    def schema(self) -> pa.Schema:
+        """Return the columns of the first file, or of the table, with their types; reads no record, tells no statistic."""
         ...
 
-    def read(self, split: Split, columns: list[str], texts: frozenset[str] = frozenset()) -> Iterator[Batch]:
-        """Stream the records of a split, in bounded memory; the columns in ``texts`` as texts, the others as numbers."""
+    def check(self, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()) -> None:
+        """Raise SourceError unless the first file has each column as what it is to be read as; reads no record.
+
+        That is texts for those in ``texts``, dates for those in ``dates``, and numbers for the others.
+        """
+        ...
+
+    def read(
+        self, split: Split, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()
+    ) -> Iterator[Batch]:
+        """Stream the records of a split, in bounded memory: ``texts`` as texts, ``dates`` as dates, other columns as numbers."""
         ...
 
     @property
@@ -66,7 +96,21 @@ class Source(Protocol):
         """Does each record come at its own place whatever any record holds, one that cannot be read as nulls?"""
         ...
 
+
+class OfFiles:
+    """What all sources of files have in common."""
+
+    __slots__ = ()
+
     @property
-    def root(self) -> Path:
-        """The file or folder that the splits' names are relative to."""
-        ...
+    def snapshot(self) -> str:
+        """None: files are held by their names, sizes and times of change."""
+        return ""
+
+    def pinned(self) -> AbstractContextManager[Self]:
+        """Give itself."""
+        return nullcontext(self)
+
+    def narrowed(self, where: Where) -> Self:  # noqa: ARG002
+        """Leave out nothing."""
+        return self
