@@ -28,7 +28,7 @@ from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulated_calibration import bank_widths
 from dp_dask.public.simulation import Width, expected_widths
-from dp_dask.releasing import released_as
+from dp_dask.releasing import released_as, who
 from dp_dask.selection_forecast import SelectionForecast, forecast
 from dp_dask.source_plan import SourcePlan, source_plan
 
@@ -101,9 +101,9 @@ def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
         balance = ledger.balance(pipeline.dataset)
         version = pipeline.version or pipeline.source.version()
         requests = {ledger.digest(request, version): request for request in pipeline.requests}
-        losses = [r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None]
+        losses = {digest: r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None}
         if losses:
-            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses)
+            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses, who=who())
     except BudgetError as error:
         return balance, str(error)
     finally:

@@ -73,16 +73,17 @@ def _release_new(
             new[digest] = request
     ours: set[str] = set()
     if new:
-        ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [request.loss for request in new.values()])
-        state = pipeline.source.version() if pipeline.version else version
-        drawn = _draw(pipeline, list(new.values()), state, noise, progress, resume=resume)
-        why = ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)
-        ours = {made.id for made in drawn}
-        try:
-            shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
-        except DpDaskError as error:
-            drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
-            raise error.with_traceback(None) from None
+        losses = {digest: request.loss for digest, request in new.items()}
+        asking = {"who": who(), "why": ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)}
+        with ledger.reserved(pipeline.dataset, pipeline.neighbours, losses, **asking):
+            state = pipeline.source.version() if pipeline.version else version
+            drawn = _draw(pipeline, list(new.values()), state, noise, progress, resume=resume)
+            ours = {made.id for made in drawn}
+            try:
+                shown = ledger.commit(list(zip(new, drawn, strict=True)), **asking)
+            except DpDaskError as error:
+                drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
+                raise error.with_traceback(None) from None
         kept.update(zip(new, shown, strict=True))
     released = {name: kept[digest] for name, digest in zip(names, digests, strict=True)}
     first = dict(zip(reversed(digests), reversed(names), strict=True))  # of equal requests the first one paid

@@ -22,6 +22,7 @@ PROCESSES.set_forkserver_preload(
         "distributed",
         "matplotlib.backends.backend_svg",
         "opendp.prelude",
+        "psycopg",
         "scipy.signal",
         "scipy.stats",
         "sqlalchemy.dialects.sqlite",

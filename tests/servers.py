@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 from urllib.request import Request, urlopen
@@ -26,6 +28,9 @@ class PostgreSQL:
     """A running server with one database, ``postgres``, for one test at a time."""
 
     port: int
+    data: Path
+    start: Callable[[], None]
+    stop: Callable[[], None]  # at once, with nothing written down first
 
     def url(self, password: str = PASSWORD) -> str:
         return f"postgresql+psycopg://dp:{password}@127.0.0.1:{self.port}/postgres"
@@ -42,6 +47,10 @@ class PostgreSQL:
             connection.execute("CREATE SCHEMA public")
         return self.url()
 
+    def kill(self) -> None:
+        """Kill the server; the processes of its connections see it and end."""
+        os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
 
 def missing_postgresql() -> str | None:
     """Say why PostgreSQL cannot be started here, or return None."""
@@ -55,8 +64,11 @@ def missing_postgresql() -> str | None:
 
 
 @contextmanager
-def postgresql() -> Iterator[PostgreSQL]:
-    """Start a server in a folder of its own and remove both; it refuses root, so it runs as another user there."""
+def postgresql(*, fsync: bool = False) -> Iterator[PostgreSQL]:
+    """Start a server in a folder of its own and remove both; it refuses root, so it runs as another user there.
+
+    With ``fsync`` it may crash, and what was committed is still there.
+    """
     programs = _programs()
     assert programs is not None
     user = _other_user() if os.geteuid() == 0 else None
@@ -75,17 +87,19 @@ def postgresql() -> Iterator[PostgreSQL]:
             "listen_addresses": "127.0.0.1",
             "port": port,
             "unix_socket_directories": folder,
-            "fsync": "off",
+            "fsync": "on" if fsync else "off",
             "shared_buffers": "16MB",
-            "max_connections": 60,
+            "max_connections": 120,
         }
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         control = [programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
-        _call([*control, "-o", options, "start"], folder, user)
+        start = partial(_call_again, [*control, "-o", options, "start"], folder, user)
+        stop = partial(_call, [*control, "-m", "immediate", "stop"], folder, user)
+        start()
         try:
-            yield PostgreSQL(port)
+            yield PostgreSQL(port, data, start, stop)
         finally:
-            _call([*control, "-m", "immediate", "stop"], folder, user)
+            stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -181,6 +195,18 @@ def _call(command: list[object], folder: Path, user: pwd.struct_passwd | None) -
             output.seek(0)
             msg = f"{command[0]} failed: {output.read()}"
             raise RuntimeError(msg)
+
+
+def _call_again(command: list[object], folder: Path, user: pwd.struct_passwd | None) -> None:
+    """Call until it works: a killed server's processes need a moment to end, and until then no other may start."""
+    until = time.monotonic() + 20
+    while True:
+        try:
+            return _call(command, folder, user)
+        except RuntimeError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.1)
 
 
 def _free_port() -> int:
