@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from servers import PostgreSQL, missing_postgresql, postgresql
 
 from dp_dask.core.privacy import Neighbours
 from dp_dask.gate.ledger import Ledger
-
-
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[PostgreSQL]:
-    missing = missing_postgresql()
-    if missing:
-        pytest.skip(missing)
-    with postgresql() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
