@@ -36,12 +36,16 @@ class PostgreSQL:
 
     def emptied(self) -> str:
         """Empty the database, whoever is still connected to it, and return its URL."""
-        import psycopg
+        import psycopg.sql
 
         others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp' AND pid <> pg_backend_pid()"
         with psycopg.connect(self.conninfo, autocommit=True) as connection:
             connection.execute(others)
-            connection.execute("DROP SCHEMA public CASCADE")
+            schemas = connection.execute(
+                "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)'"
+            ).fetchall()
+            for (schema,) in schemas:
+                connection.execute(psycopg.sql.SQL("DROP SCHEMA {} CASCADE").format(psycopg.sql.Identifier(schema)))
             connection.execute("CREATE SCHEMA public")
         return self.url()
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dp_dask.core.where import Where
 from dp_dask.errors import SourceError
 from dp_dask.private.sources import Batch, Part, Source, Split
-from dp_dask.private.sql import Column, Dialect, Keys, check_asked, narrowing, quote
+from dp_dask.private.sql import Column, Dialect, Keys, check_asked, check_repeatable, narrowing, quote
 
 __all__ = ["END", "START", "OfDatabase", "OfServer", "Rows", "Wanted"]
 
@@ -137,6 +137,7 @@ class OfServer(OfDatabase):
         OfDatabase.__post_init__(self)
         if self.key is not None:
             Keys.of(self.key)
+            check_repeatable(self.query)
 
     def ranges(self, rows: Rows) -> list[tuple[int, int]]:  # noqa: ARG002
         """The ranges of the key, or one."""

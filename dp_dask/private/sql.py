@@ -11,13 +11,14 @@ from decimal import ROUND_FLOOR, Decimal
 
 from dp_dask.core.where import Between, Condition, Known, OneOf, Where
 
-__all__ = ["Column", "Dialect", "Keys", "check_asked", "narrowing", "quote", "text_literal"]
+__all__ = ["Column", "Dialect", "Keys", "check_asked", "check_repeatable", "narrowing", "quote", "text_literal"]
 
 EPOCH = date(1970, 1, 1)
 MOST_PARTS = 10_000
 MOST_VALUES = 100  # of a condition that is pushed down
 SLACK, LEAST = 1e-12, 1e-300  # of a pushed number: more than any database's own conversions are off by
 LARGEST = 2**63 - 1
+VARYING = r"\b(limit|offset|fetch|top|sample|tablesample|rand\w*|uuid\w*|newid|row_number|distinct\s+on|clock_timestamp)\b"
 FORBIDDEN = (";", "--", "/*", "\\", "$", "\0")
 
 
@@ -76,6 +77,17 @@ def check_asked(table: str, query: str) -> None:
         raise ValueError(msg)
     if not _is_whole(query):
         msg = "query has a parenthesis or a quote that is not closed, or closes one that is not open"
+        raise ValueError(msg)
+
+
+def check_repeatable(query: str) -> None:
+    """Raise ValueError where a query that is asked once a range may give other rows each time, as a view may too."""
+    found = re.search(VARYING, query, re.IGNORECASE)
+    if found:
+        msg = (
+            f"query holds {found.group(0)}: with a key it is asked once a range, may give other rows each time, and would lose "
+            "some and double others; leave key out, or read a table"
+        )
         raise ValueError(msg)
 
 

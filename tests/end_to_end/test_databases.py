@@ -17,6 +17,10 @@ import pytest
 from commands import dp_dask
 from servers import PASSWORD, PostgreSQL
 
+from dp_dask import pipeline
+from dp_dask.config import load
+from dp_dask.errors import SourceError
+
 N = 500
 CANARY = 7731.40625
 FILE = """
@@ -73,6 +77,20 @@ def test_a_database_is_charged_once(tmp_path: Path, make: Callable[[Path], str])
         assert result.returncode == 0, result.stderr
     assert run(tmp_path)["charged"] == "0.5"
     assert run(tmp_path)["charged"] == "0"
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path):
+    write(tmp_path, make_sqlite(tmp_path))
+    dp_dask(tmp_path, "ledger", "init", "p.yaml", "--epsilon", "2")
+
+    def change(*_: object) -> None:
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+            connection.execute("UPDATE t SET x = x + 1")
+            connection.commit()
+
+    with pytest.raises(SourceError, match="the data changed while they were read; nothing was released or charged"):
+        pipeline.run(load(tmp_path / "p.yaml"), progress=change)
+    assert '"spent": "0"' in dp_dask(tmp_path, "ledger", "show", "p.yaml", "--json").stdout
 
 
 def test_a_table_without_a_version_is_refused_before_anything_is_opened(tmp_path: Path):

@@ -13,7 +13,7 @@ from private import asked
 from private.asked import check_conditions, collect, fails_quietly, ids
 from private.tables import CANARY, CANARY_TEXT
 from private.test_sql import NAMES, keys
-from servers import PASSWORD, PostgreSQL
+from servers import PASSWORD
 
 from dp_dask.private.sources.odbc import plugin as Odbc  # noqa: N812
 from dp_dask.private.sql import quote
@@ -32,13 +32,10 @@ pytestmark = pytest.mark.skipif(
 COLUMNS = {"id": "int32", "x": "float64", "k": "int64", "n": "float64", "g": "string", "d": "date", "t": "timestamp", "b": "bool"}
 
 
-@pytest.fixture
-def server(postgresql_server: PostgreSQL, monkeypatch: pytest.MonkeyPatch):
-    postgresql_server.emptied()
+@pytest.fixture(autouse=True)
+def _login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECORDS_USER", "dp")
     monkeypatch.setenv("RECORDS_PASSWORD", PASSWORD)
-    with psycopg.connect(postgresql_server.conninfo, autocommit=True) as connection:
-        yield connection
 
 
 def postgresql(server: psycopg.Connection, **given) -> Odbc:
@@ -102,7 +99,7 @@ def test_sqlite_is_read_by_its_driver(tmp_path: Path):
 @pytest.mark.parametrize("name", [name for name in NAMES if name.isascii()])
 def test_any_name_of_a_table_and_a_column_is_read(server: psycopg.Connection, name: str):
     server.execute(f"CREATE SCHEMA {quote(name)}")
-    server.execute(f"CREATE TABLE {quote(name)}.{quote(name)} AS SELECT 1.5::float8 AS {quote(name)}".replace("%", "%"))
+    server.execute(f"CREATE TABLE {quote(name)}.{quote(name)} AS SELECT 1.5::float8 AS {quote(name)}")
     source = postgresql(server, columns={name: "float64"}, table=name, schema_name=name)
     assert collect(source, [name]) == [(1.5,)]
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_dask.core.where import Between, OneOf, Where
-from dp_dask.private.sql import Column, Dialect, Keys, check_asked, narrowing, quote, text_literal
+from dp_dask.private.sql import Column, Dialect, Keys, check_asked, check_repeatable, narrowing, quote, text_literal
 
 NAMES = ['a"b; drop table t', "a'b", "a b", '"', '""', "select", "A", "ä", "a.b", "--", "%"]
 
@@ -130,6 +130,13 @@ def test_ranges_of_whole_numbers_are_cut_at_whole_numbers():
 def test_a_key_that_cuts_nothing_is_refused(given: dict[str, Any]):
     with pytest.raises(ValueError, match="key"):
         Keys.of(given)
+
+
+@pytest.mark.parametrize("rest", ["LIMIT 10", "ORDER BY random()", "fetch first 3 rows only", "TABLESAMPLE SYSTEM (1)"])
+def test_a_query_that_may_give_other_rows_each_time_is_not_cut(rest: str):
+    with pytest.raises(ValueError, match="leave key out"):
+        check_repeatable(f"SELECT x FROM t {rest}")
+    check_repeatable("SELECT x, limits FROM t")
 
 
 # Conditions
