@@ -84,9 +84,9 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path):
     dp_dask(tmp_path, "ledger", "init", "p.yaml", "--epsilon", "2")
 
     def change(*_: object) -> None:
-        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
-            connection.execute("UPDATE t SET x = x + 1")
-            connection.commit()
+        # Another process: the library that reads has its own copy of SQLite, and two copies in one process do not share locks.
+        code = "import sqlite3; c = sqlite3.connect('a.db', timeout=60); c.execute('UPDATE t SET x = x + 1'); c.commit()"
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
 
     with pytest.raises(SourceError, match="the data changed while they were read; nothing was released or charged"):
         pipeline.run(load(tmp_path / "p.yaml"), progress=change)

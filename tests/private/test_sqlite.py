@@ -4,10 +4,13 @@ import os
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_sqlite.dbapi
 import pytest
 from private import asked
 from private.asked import check_conditions, collect, fails_quietly, ids
@@ -221,6 +224,26 @@ def test_reading_changes_nothing(tmp_path: Path):
     assert collect(source, ["x"]) == [(1.0,)]
     assert (source.version(), source.path.read_bytes()) == (before, data)
     fails_quietly(lambda: collect(Sqlite(path=source.path, query="SELECT x FROM t WHERE load_extension('x') = 1"), ["x"]))
+
+
+WRITER = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+connection.execute("UPDATE t SET x = 2")
+print("begun", flush=True)
+time.sleep(1.5)
+connection.execute("COMMIT")
+"""
+
+
+def test_a_writer_that_is_about_to_commit_is_waited_for(tmp_path: Path):
+    path = make(tmp_path, "CREATE TABLE t (x REAL)", "INSERT INTO t VALUES (1)")
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        adbc_driver_sqlite.dbapi.connect().close()  # so that what follows is quick
+        assert writer.stdout.readline() == "begun\n"
+        assert collect(Sqlite(path=path, table="t"), ["x"]) == [(2.0,)]
 
 
 @pytest.mark.parametrize("content", [None, b"no database", b""])

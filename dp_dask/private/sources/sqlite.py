@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ __all__ = ["plugin"]
 
 RANGE_BYTES = 32 * 2**20
 BATCH_ROWS = 2**16
+PATIENCE = 30_000  # milliseconds, for a writer's commit
 HEADER = 100  # bytes, in which the file counts its changes
 FIRST = {"number": ("0.5", 0.5), "text": ("''", ""), "date": ("0", 0)}  # a row that tells the types
 
@@ -66,9 +68,13 @@ class Sqlite(OfDatabase):
     def connected(self, held: str) -> Iterator[Rows]:  # noqa: ARG002
         """Begin a transaction on the file, opened to be read."""
         driver = library(self.name, "adbc_driver_sqlite.dbapi", "sql")
-        _state(self.path)  # says what is wrong with a file that cannot be read
+        # Not opened here: to close it again would undo the locks of all who read it in this process.
+        if not (self.path.is_file() and os.access(self.path, os.R_OK)):
+            msg = f"{self.path}: no such file, or it may not be read; check its permissions"
+            raise SourceError(msg)
         uri = f"file:{percent(str(self.path))}?mode=ro"
         with adbc(self.name, partial(driver.connect, uri, autocommit=False)) as connection:
+            connection.rows(f"PRAGMA busy_timeout = {PATIENCE}")
             if self.query:
                 connection.run(f"CREATE TEMP VIEW asked AS SELECT * FROM ({self.query})")  # noqa: S608
             yield _Rows(self, connection)
