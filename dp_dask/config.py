@@ -27,6 +27,7 @@ from dp_dask.entries.measurements import make_measurements
 from dp_dask.entries.selection_measurement import SelectionMeasurement
 from dp_dask.entries.where import read_where
 from dp_dask.errors import ConfigError
+from dp_dask.private.databases import OfDatabase
 from dp_dask.private.filtered import Filtered
 from dp_dask.private.reduce import columns_of
 from dp_dask.private.sources import Source
@@ -50,6 +51,10 @@ __all__ = [
 SOURCES = "dp_dask.private.sources"
 CLUSTER_VARIABLE = "DP_DASK_CLUSTER"
 FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
+NO_VERSION = (
+    'is missing; a database does not tell when its data changed: name their state, as version: "2026-01-31", and another one '
+    "whenever they changed, because what was released of a version is released again, free of charge"
+)
 SIMULATIONS, FEWEST_SIMULATIONS, MOST_SIMULATIONS = Effort().most, 2_000, 10**8
 
 
@@ -59,7 +64,7 @@ class Pipeline:
 
     dataset: str
     source: Source
-    version: str | None  # overrides the files' own state as the data version
+    version: str | None  # overrides the source's own state as the data version
     neighbours: Neighbours
     n: int | None
     expected_n: float | None
@@ -176,6 +181,10 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         faults.add("dataset.unit", f"is {show(dataset['unit'])}; this version protects a record: write unit: record")
     version = leaf(str | None, dataset.get("version"), "dataset.version", faults)
     source = _plugin(SOURCES, dataset["source"], "dataset.source", faults) if "source" in dataset else None
+    if isinstance(source, OfDatabase):
+        if not (version or source.has_state):
+            faults.add("dataset.version", NO_VERSION)
+        version = version and f"{version}\n{source.asked}"  # of another table, the same version is another state
     where = read_where(dataset["where"], faults) if "where" in dataset else None
     privacy = build(Privacy, top["privacy"], "privacy", faults) if "privacy" in top else None
     inference = build(Inference, top.get("inference", {}), "inference", faults)

@@ -61,6 +61,9 @@ def _release_new(
     pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress, *, resume: bool
 ) -> tuple[dict[str, Released], tuple[str, ...]]:
     version = pipeline.version or pipeline.source.version()
+    if not version:  # or the same question of other data would be answered by what was released before
+        msg = "the source tells no version of its data; name one, dataset.version"
+        raise SourceError(msg)
     names = [*(m.name for m in pipeline.measurements), *(s.name for s in pipeline.selections)]
     digests = [ledger.digest(request, version) for request in pipeline.requests]
     kept: dict[str, Released] = {}

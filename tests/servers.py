@@ -35,15 +35,22 @@ class PostgreSQL:
     def url(self, password: str = PASSWORD) -> str:
         return f"postgresql+psycopg://dp:{password}@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def conninfo(self) -> str:
+        return f"host=127.0.0.1 port={self.port} user=dp password={PASSWORD} dbname=postgres"
+
     def emptied(self) -> str:
         """Empty the database, whoever is still connected to it, and return its URL."""
-        import psycopg
+        import psycopg.sql
 
-        conninfo = f"host=127.0.0.1 port={self.port} user=dp password={PASSWORD} dbname=postgres"
         others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'dp' AND pid <> pg_backend_pid()"
-        with psycopg.connect(conninfo, autocommit=True) as connection:
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
             connection.execute(others)
-            connection.execute("DROP SCHEMA public CASCADE")
+            schemas = connection.execute(
+                "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)'"
+            ).fetchall()
+            for (schema,) in schemas:
+                connection.execute(psycopg.sql.SQL("DROP SCHEMA {} CASCADE").format(psycopg.sql.Identifier(schema)))
             connection.execute("CREATE SCHEMA public")
         return self.url()
 

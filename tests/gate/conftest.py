@@ -10,19 +10,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from servers import PostgreSQL, missing_postgresql, postgresql
 
 from dp_dask.core.privacy import Neighbours
 from dp_dask.gate.ledger import Ledger
-
-
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[PostgreSQL]:
-    missing = missing_postgresql()
-    if missing:
-        pytest.skip(missing)
-    with postgresql() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
