@@ -122,10 +122,8 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     elif like.n is not None or like.expected_n is not None:
         widths = expected_widths(np.random.default_rng(SEED), like, prior, REPLICATES)
     unit = statistic.units[0]
-    if m.request.loss.unit is Unit.RHO:
-        sensitivity = math.sqrt(statistic.squared_sensitivity(m.request.neighbours))
-    else:
-        sensitivity = statistic.sensitivity(m.request.neighbours)
+    is_gaussian = m.request.loss.unit is Unit.RHO
+    sensitivity = math.sqrt(m.request.squared_sensitivity) if is_gaussian else m.request.sensitivity
     return Forecast(
         measurement=m.name,
         parameters=model.parameters,
@@ -155,7 +153,7 @@ def _planned(m: Measurement, statistic: TableSum) -> tuple[tuple[Width, ...], li
     if m.setting is None:
         return (), []
     edges = tuple(map(float, edges_of(statistic))) if is_partition(statistic) else None
-    found = plan(m.setting, m.request.loss, edges=edges)
+    found = plan(m.setting, m.request.unit.for_a_record(m.request.loss), edges=edges)
     own = next((each for each in found if each.statistic == statistic), None)
     if own is None:
         return (), []

@@ -13,11 +13,11 @@ from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
 from dp_dask.entries.distance import DISTANCES
-from dp_dask.entries.measurement import Privacy
 from dp_dask.entries.model import MODELS
 from dp_dask.entries.prior import POOLED
 from dp_dask.entries.selection_measurement import METHODS, Choice, Threshold
 from dp_dask.entries.simulator import SIMULATORS, Handling
+from dp_dask.entries.unit import Persons, Relation
 from dp_dask.public.infer import ENGINES
 
 __all__ = ["schema"]
@@ -115,14 +115,14 @@ def schema() -> dict[str, Any]:
     dataset = {
         "name": name,
         "source": {"oneOf": [_kind(SOURCES, kind) for kind in plugins.names(SOURCES)]},
-        "unit": {"const": "record"},
+        "unit": {"oneOf": [{"const": "record"}, _persons()], "description": "whom epsilon protects: a record, or a person"},
         "version": {"type": "string"},
         "where": WHERE,
     }
     clusters = plugins.names(CLUSTERS)
     properties = {
         "dataset": _mapping(dataset, ["name", "source", "unit"]),
-        "privacy": _dataclass(Privacy),
+        "privacy": _dataclass(Relation),
         "measurements": {
             "type": "object",
             "propertyNames": name,
@@ -155,6 +155,11 @@ def _dataclass(cls: Any) -> dict[str, Any]:
     fields = dataclasses.fields(cls)
     required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
     return _mapping({f.name: TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
+
+
+def _persons() -> dict[str, Any]:
+    described = _dataclass(Persons)
+    return {**described, "oneOf": [{"required": ["max_records"]}, {"required": ["combine"]}]}
 
 
 def _kind(folder: str, kind: str) -> dict[str, Any]:

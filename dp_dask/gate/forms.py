@@ -21,15 +21,19 @@ _selection_request = TypeAdapter(SelectionRequest)
 
 def canonical(request: Request | SelectionRequest) -> bytes:
     """Return what the digest of a request is of."""
+    # What is not asked for is left out: a request of epsilon that protects a record has the digest that it always had.
+    unused = set() if request.unit.is_person else {"unit"}
     if isinstance(request, SelectionRequest):
-        return _selection_request.dump_json(request)
-    # What is not asked for is left out: a request of epsilon has the digest that it always had.
-    return request_json.dump_json(request, exclude={"epsilon"} if request.loss.unit is Unit.RHO else {"rho"})
+        return _selection_request.dump_json(request, exclude=unused)
+    return request_json.dump_json(request, exclude=unused | {"epsilon" if request.loss.unit is Unit.RHO else "rho"})
 
 
 def written(release: Release | Selection) -> str:
-    """Return a release as JSON."""
-    return (_selection.dump_json(release) if isinstance(release, Selection) else release_json.dump_json(release)).decode()
+    """Return a release as JSON; what is at its default leaves the text what it was before there was such a field."""
+    unused: dict[str, Any] = {} if release.request.unit.is_person else {"request": {"unit"}}
+    unused |= {} if release.snapshot else {"snapshot": True}
+    adapter: TypeAdapter[Any] = _selection if isinstance(release, Selection) else release_json
+    return adapter.dump_json(release, exclude=unused).decode()
 
 
 def parsed(text: str, kind: type[Released]) -> Released:
