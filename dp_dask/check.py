@@ -62,6 +62,7 @@ class Check:
     """A valid file's plan: cost, budget, and a forecast for each measurement."""
 
     dataset: str
+    protects: str  # whom, in words
     cost: Spent  # of all measurements, in the budget's unit where that can be
     balance: Balance | None  # None where no budget has been granted yet
     refusal: str | None  # why a run would be refused by the ledger now
@@ -82,6 +83,7 @@ def check(pipeline: Pipeline) -> Check:
     cost = meaning(unit, price(pipeline.losses, unit), pipeline.delta)
     return Check(
         dataset=pipeline.dataset,
+        protects=f"{pipeline.protects}: {pipeline.protects.in_words(pipeline.neighbours)}",
         cost=cost,
         balance=balance,
         refusal=refusal,
@@ -187,7 +189,13 @@ def _warnings(m: Measurement, n: int | None, delta: Decimal | None) -> list[str]
         found.append(f"{loss} protects little; {USUAL[loss.unit]} is usual")
     if loss.unit is Unit.RHO and n is not None and delta is not None and delta * n >= 1:
         found.append(
-            f"delta {delta} is not below one over n: releasing one record as it is would be allowed; give a smaller delta"
+            f"delta {delta} is not below one over n: releasing one {m.request.unit.kind} as it is would be allowed; "
+            "give a smaller delta"
+        )
+    if m.request.unit.most > 1:
+        found.append(
+            "records of one person are taken to be as independent as those of different ones: where they are alike, the "
+            "posterior is too narrow; max_records: 1 and combine take nothing for granted"
         )
     if n is not None and n < 10:  # noqa: PLR2004
         found.append(f"n is {n}: expect the prior back")

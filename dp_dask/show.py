@@ -135,6 +135,7 @@ def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
     if as_json:
         plan = {
             "dataset": result.dataset,
+            "protects": result.protects,
             **_spent("cost", result.cost),
             "budget": None if result.balance is None else _balance(result.balance),
             "refusal": result.refusal,
@@ -154,6 +155,7 @@ def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
         for parameter, width in list(zip(f.parameters, widths, strict=True))[:MOST_ROWS]:
             table.add_row(f.measurement, parameter, *facts, *width)
     console.print("valid")
+    console.print(f"protects {result.protects}", soft_wrap=True)
     if result.forecasts:
         console.print(table)
     planned_selections(console, result.selections)

@@ -12,6 +12,7 @@ from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Spent
 from dp_dask.core.release import Release
 from dp_dask.core.selected import Selection
+from dp_dask.core.unit import UnitOfProtection
 from dp_dask.errors import ConfigError
 
 __all__ = ["Publication", "Published", "read", "write"]
@@ -44,6 +45,11 @@ class Publication:
     def released(self) -> dict[str, Release | Selection]:
         """All releases by their names."""
         return {name: each.release for name, each in self.measurements.items()} | dict(self.selections)
+
+    @property
+    def unit(self) -> UnitOfProtection:
+        """Whom all releases protect."""
+        return next(iter(self.released.values())).request.unit
 
 
 _json = TypeAdapter(Publication)
