@@ -11,12 +11,13 @@ import numpy as np
 
 from dp_dask.abc_trials import METHODS, Releasing, Study
 from dp_dask.clusters import Cluster
-from dp_dask.config import make_cluster, read
+from dp_dask.config import read
 from dp_dask.core.dirichlet import Dirichlet
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Neighbours
 from dp_dask.core.simulated import Simulated
 from dp_dask.entries.build import Faults, build, check_keys, leaf, leaves, show
+from dp_dask.entries.cluster import make_cluster
 from dp_dask.entries.distance import make_distance, read_distance
 from dp_dask.entries.measurement import Measurement, Privacy
 from dp_dask.entries.measurements import make_measurements

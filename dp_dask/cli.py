@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from dp_dask import __version__
+from dp_dask.cli_certs import certs
 from dp_dask.cli_ledger import FILE, JSON, ledger
 from dp_dask.errors import ConfigError, DpDaskError
 
@@ -304,3 +305,4 @@ def schema() -> None:
 
 
 cli.add_command(ledger)
+cli.add_command(certs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from dp_dask.core.unit import RECORD, UnitOfProtection
 from dp_dask.core.where import Where
 from dp_dask.entries import strict_yaml
 from dp_dask.entries.build import Faults, build, check_keys, leaf, show
+from dp_dask.entries.cluster import make_cluster
 from dp_dask.entries.measurement import Measurement
 from dp_dask.entries.measurements import make_measurements
 from dp_dask.entries.selection_measurement import SelectionMeasurement
@@ -35,7 +37,6 @@ from dp_dask.public.simulated_infer import SIMULATED
 from dp_dask.public.tempering import Effort
 
 __all__ = [
-    "CLUSTERS",
     "FEWEST_DRAWS",
     "FEWEST_SIMULATIONS",
     "MOST_DRAWS",
@@ -45,11 +46,11 @@ __all__ = [
     "Inference",
     "Pipeline",
     "load",
-    "make_cluster",
     "read",
 ]
 
-SOURCES, CLUSTERS = "dp_dask.private.sources", "dp_dask.clusters"
+SOURCES = "dp_dask.private.sources"
+CLUSTER_VARIABLE = "DP_DASK_CLUSTER"
 FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
 SIMULATIONS, FEWEST_SIMULATIONS, MOST_SIMULATIONS = Effort().most, 2_000, 10**8
 
@@ -137,7 +138,10 @@ def load(path: Path, **replaced: Any) -> Pipeline:
 
 
 def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
-    """Parse a file, with other values for the top-level keys in ``replaced``; return it and where its faults are gathered."""
+    """Parse a file, with other values for the top-level keys in ``replaced``; return it and where its faults are gathered.
+
+    The environment's DP_DASK_CLUSTER stands in for the file's cluster too.
+    """
     kind = ""
     try:
         text = path.read_text(encoding="utf-8")
@@ -150,6 +154,8 @@ def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
     faults = Faults(path.resolve().parent)
     given = strict_yaml.parse(text, path.name)
     if isinstance(given, dict):
+        if os.environ.get(CLUSTER_VARIABLE):
+            given["cluster"] = os.environ[CLUSTER_VARIABLE]
         given.update(replaced)
     return given, faults
 
@@ -177,8 +183,9 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     measurements, selections = (
         make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else ([], [])
     )
-    if where is not None:
-        _check_where(where, privacy, measurements, selections, faults)
+    if where is not None and _is_served(where, privacy, measurements, selections, faults):
+        measurements = [replace(m, request=replace(m.request, where=where)) for m in measurements]
+        selections = [replace(s, request=replace(s.request, where=where)) for s in selections]
     if inference is not None:
         _check_engine(inference.engine, measurements, faults)
     if faults.problems or source is None or privacy is None or inference is None or ledger is None:
@@ -223,13 +230,14 @@ def _columns(
     return sorted({*columns, *by_record}), texts
 
 
-def _check_where(
+def _is_served(
     where: Where,
     privacy: Privacy | None,
     measurements: Sequence[Measurement],
     selections: Sequence[SelectionMeasurement],
     faults: Faults,
-) -> None:
+) -> bool:
+    before = len(faults.problems)
     if privacy is not None and privacy.neighbours is Neighbours.REPLACE:
         told = "which records meet a condition is private, and so is their number: use neighbours: add_remove, without n"
         faults.add("dataset.where", f"does not go with neighbours: replace; {told}")
@@ -237,15 +245,11 @@ def _check_where(
     fault = where.fault(set(columns) - texts, texts)
     if fault:
         faults.add("dataset.where", fault)
-
-
-def make_cluster(given: Any, faults: Faults) -> Any:
-    """Make a cluster from its kind, or from a mapping of kind and options."""
-    return _plugin(CLUSTERS, {"kind": given} if isinstance(given, str) else given, "cluster", faults)
+    return len(faults.problems) == before
 
 
 def _plugin(folder: str, given: Any, path: str, faults: Faults) -> Any:
-    """Make the source or cluster that ``kind`` names from the other keys."""
+    """Make the source that ``kind`` names from the other keys."""
     if not isinstance(given, dict) or not isinstance(given.get("kind"), str):
         faults.add(path, f"is {show(given)}; give a mapping with kind: {' or '.join(plugins.names(folder))}")
         return None

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from dp_dask.clusters import Cluster
-from dp_dask.config import make_cluster, read
+from dp_dask.config import read
 from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Neighbours, exact_epsilon
 from dp_dask.entries.build import Faults, build, check_keys, leaf, leaves, show
+from dp_dask.entries.cluster import make_cluster
 from dp_dask.entries.measurement import Privacy
 from dp_dask.entries.measurements import make_measurements
 from dp_dask.errors import ConfigError, Problem

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from dp_dask.clusters import Cluster
-from dp_dask.config import make_cluster, read
+from dp_dask.config import read
 from dp_dask.entries.build import Faults, build, check_keys, leaf, leaves
+from dp_dask.entries.cluster import make_cluster
 from dp_dask.errors import ConfigError, Problem
 from dp_dask.experiment import read_epsilon
 from dp_dask.outbreak_trials import Study, choices, compared, observed, release, scores

@@ -7,11 +7,13 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from dp_dask.config import CLUSTERS, SOURCES, Inference
+from dp_dask.config import SOURCES, Inference
 from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.prior_kinds import KINDS
+from dp_dask.entries.build import key_of
+from dp_dask.entries.cluster import CLUSTERS
 from dp_dask.entries.distance import DISTANCES
 from dp_dask.entries.model import MODELS
 from dp_dask.entries.prior import POOLED
@@ -26,7 +28,21 @@ EPSILON = {"type": "number", "exclusiveMinimum": 0, "description": "privacy loss
 RHO = {"type": "number", "exclusiveMinimum": 0, "description": "in place of epsilon: zCDP, by discrete Gaussian noise"}
 GROUP_BY = {
     "type": "object",
-    "properties": {"column": {"type": "string"}, "groups": {"type": "array", "items": {"type": ["integer", "string"]}}},
+    "properties": {
+        "column": {"type": "string"},
+        "groups": {
+            "oneOf": [
+                {"type": "array", "items": {"type": ["integer", "string"]}},
+                {
+                    "type": "object",
+                    "description": "a public .csv or .parquet file, and the column of it that lists the groups",
+                    "properties": {"table": {"type": "string"}, "column": {"type": "string"}},
+                    "required": ["table", "column"],
+                    "additionalProperties": False,
+                },
+            ]
+        },
+    },
     "required": ["column", "groups"],
     "additionalProperties": False,
 }
@@ -153,8 +169,8 @@ def _dataclass(cls: Any) -> dict[str, Any]:
     """Describe a dataclass field by field."""
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)
-    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
-    return _mapping({f.name: TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
+    required = [key_of(f) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    return _mapping({key_of(f): TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
 
 
 def _persons() -> dict[str, Any]:

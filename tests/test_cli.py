@@ -88,7 +88,10 @@ CONFIG = {
     "prior of another family": (changed(measurements__m__prior={"mu": 0, "sigma": 1}), "measurements.m.prior.mu: unknown key"),
     "unknown model": (changed(measurements__m__model="exponental"), "unknown model 'exponental'; did you mean 'exponential'?"),
     "unknown source": (changed(dataset__source__kind="parket"), "unknown source 'parket'; did you mean 'parquet'?"),
-    "unknown cluster": ({**GOOD, "cluster": "slurm"}, "unknown cluster 'slurm'; known: local"),
+    "unknown cluster": (
+        {**GOOD, "cluster": "slrum"},
+        "cluster: is 'slrum'; give a kind, address, gateway, local, pbs, scheduler-file, slurm",
+    ),
     "unknown engine": (
         {**GOOD, "inference": {"engine": "mcmc"}},
         "unknown engine 'mcmc'; known: auto, augment, bank, clt_chain, clt_grid, edgeworth, factorised, gibbs, kernel_is",

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import traceback
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 
@@ -283,6 +284,9 @@ class Failing:
         self.asked += 1
         return f"version {self.asked}"
 
+    def pinned(self):
+        return nullcontext(self)
+
     def __getattr__(self, name):
         return getattr(self.source, name)
 
@@ -339,7 +343,7 @@ def test_record_by_record_beside_the_data(tmp_path):
 def test_a_choice_that_noise_would_drown_is_refused_before_it_is_paid_for(tmp_path):
     write_records(tmp_path, records())
     pipeline = opened(tmp_path, changed(measurements__best__epsilon=0.01))
-    with pytest.raises(ConfigError, match=r"the noise of choosing 5 at epsilon 0\.01 has scale"):
+    with pytest.raises(ConfigError, match=r"the noise of choosing 5 at epsilon 0\.01 is too large"):
         run(pipeline)
     ledger = Ledger(pipeline.ledger)
     assert ledger.balance("toy").spent == 0

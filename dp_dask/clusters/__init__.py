@@ -7,27 +7,12 @@ A back end is a frozen dataclass of options with one method, ``client()``, a con
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["HARDENED", "Cluster"]
-
-# Set before any cluster starts: nothing of the records on disk, in logs or behind an open port.
-HARDENED = {
-    "distributed.worker.memory.target": False,  # spilled data is plain text on disk
-    "distributed.worker.memory.spill": False,
-    "distributed.p2p.storage.disk": False,
-    "distributed.diagnostics.erred-tasks.max-history": 0,  # keeps exception texts
-    "distributed.diagnostics.computations.nframes": 0,
-    "distributed.admin.log-length": 0,
-    "distributed.admin.max-error-length": 200,
-    "distributed.scheduler.http.routes": ["distributed.http.health"],
-    "distributed.worker.http.routes": ["distributed.http.health"],
-    "distributed.scheduler.no-workers-timeout": "10 minutes",
-    "distributed.comm.retry.count": 3,
-}
+__all__ = ["Cluster", "configured"]
 
 
 class Cluster(Protocol):
@@ -41,3 +26,11 @@ class Cluster(Protocol):
     def client(self) -> AbstractContextManager[Client]:
         """Start or join the cluster, and leave it at the end; raises ClusterError."""
         ...
+
+
+def configured() -> dict[str, Any]:
+    """Return the named clusters of Dask's own configuration: ``dp-dask.clusters`` in its files or environment."""
+    import dask  # noqa: PLC0415  (heavy: not for --help)
+
+    found = dask.config.get("dp-dask.clusters", {})
+    return found if isinstance(found, dict) else {}

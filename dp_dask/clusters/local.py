@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dp_dask.clusters import HARDENED
 from dp_dask.errors import ClusterError
+from dp_dask.hardened.joining import quiet
+from dp_dask.hardened.profile import HARDENED
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -49,8 +49,7 @@ class Local:
         from distributed import Client, LocalCluster  # noqa: PLC0415
 
         workers = self.workers or len(os.sched_getaffinity(0))
-        # Dask's own loggers print task arguments and exception texts; ours tell all that may be told.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        quiet()
         with dask.config.set(HARDENED | KEEP_MEMORY):
             kind = ""
             try:

@@ -25,7 +25,7 @@ def names(folder: str) -> list[str]:
 
 
 def load(folder: str, name: str) -> Any:
-    """Import the plug-in ``name`` and return its one public object.
+    """Import the plug-in ``name`` and return its one public object; ``scheduler-file`` is ``scheduler_file``.
 
     The object is the module's ``plugin``. Raises ValueError for a folder that holds no plug-ins or a name
     that is not in it, with the nearest names that are.
@@ -34,6 +34,7 @@ def load(folder: str, name: str) -> Any:
         msg = f"{folder} holds no plug-ins"
         raise ValueError(msg)
     known = names(folder)
+    name = name if name in known else name.replace("-", "_")
     if name not in known:
         kind = folder.rpartition(".")[2].removesuffix("s")
         near = difflib.get_close_matches(name, known, n=1)

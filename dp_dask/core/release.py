@@ -15,6 +15,7 @@ from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
 from dp_dask.core.unit import RECORD, UnitOfProtection
+from dp_dask.core.where import Where
 
 __all__ = ["INSECURE", "MAX_SCALE", "AnyStatistic", "Mechanism", "Release", "Request"]
 
@@ -32,7 +33,8 @@ INSECURE = "insecure"  # the sampler's name where noise came from a seed
 class Request:
     """One noisy vector of sums, in full: equal requests on the same data version share one release and one charge.
 
-    Either ``epsilon`` is given, for discrete Laplace noise, or ``rho``, for discrete Gaussian noise. It protects ``unit``.
+    Either ``epsilon`` is given, for discrete Laplace noise, or ``rho``, for discrete Gaussian noise. ``where`` says of which
+    records alone the sums are, if not of all, and ``unit`` whom the noise protects.
     """
 
     dataset: str
@@ -41,6 +43,7 @@ class Request:
     n: int | None  # the public number of records (persons, where they are protected) under replace, None where it is private
     epsilon: Decimal | None = None
     rho: Decimal | None = None
+    where: Where | None = None
     unit: UnitOfProtection = RECORD
 
     def __post_init__(self) -> None:
@@ -53,6 +56,9 @@ class Request:
             object.__setattr__(self, "rho", exact_amount(self.rho, Unit.RHO))
         if (self.n is None) is (self.neighbours is Neighbours.REPLACE):
             msg = "n is public and given under replace, private and left out under add_remove"
+            raise ValueError(msg)
+        if self.where is not None and self.n is not None:
+            msg = "how many records meet a condition is private; ask under add_remove, without n"
             raise ValueError(msg)
         if self.n is not None and self.n < 0:
             msg = f"n is {self.n}; it must not be negative"

@@ -16,6 +16,7 @@ from dp_dask.core.recordwise import Recordwise
 from dp_dask.core.release import ID_LENGTH, MAX_SCALE
 from dp_dask.core.selection import SparseVector, TopC
 from dp_dask.core.unit import RECORD, UnitOfProtection
+from dp_dask.core.where import Where
 
 __all__ = ["AnyDistance", "Selection", "SelectionMechanism", "SelectionRequest", "mechanism_of", "threshold_of"]
 
@@ -50,6 +51,7 @@ class SelectionRequest:
     policy: Literal["reject", "retry"] = "reject"
     code: str = ""
     draws: str = ""
+    where: Where | None = None  # of which records alone, if not of all
     unit: UnitOfProtection = RECORD
 
     def __post_init__(self) -> None:
@@ -57,6 +59,9 @@ class SelectionRequest:
             object.__setattr__(self, name, _plain(getattr(self, name), name))
         if (self.n is None) is (self.neighbours is Neighbours.REPLACE):
             msg = "n is public and given under replace, private and left out under add_remove"
+            raise ValueError(msg)
+        if self.where is not None and self.n is not None:
+            msg = "how many records meet a condition is private; ask under add_remove, without n"
             raise ValueError(msg)
         if self.n is not None and self.n != self.distance.n:
             msg = f"n is {self.n} and the distance is of {self.distance.n} records; under replace they must be the same"

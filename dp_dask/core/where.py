@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Literal
 
-__all__ = ["Between", "Condition", "Known", "OneOf", "Where"]
+__all__ = ["EPOCH", "Between", "Condition", "Known", "OneOf", "Where"]
+
+EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +18,11 @@ class OneOf:
 
     column: str
     values: tuple[str, ...] | tuple[float, ...]
+    kind: Literal["one_of"] = "one_of"
+
+    def __str__(self) -> str:
+        shown = [value if isinstance(value, str) else f"{value:.15g}" for value in self.values]
+        return f"{self.column} is {' or '.join(shown)}"
 
     @property
     def is_text(self) -> bool:
@@ -29,6 +38,16 @@ class Between:
     lower: float | None
     upper: float | None
     is_date: bool = False
+    kind: Literal["between"] = "between"
+
+    def __str__(self) -> str:
+        shown = [(EPOCH + timedelta(end)).isoformat() if self.is_date else f"{end:.15g}" for end in self._ends]
+        words = [word for word, end in (("from", self.lower), ("to", self.upper)) if end is not None]
+        return f"{self.column} is {' '.join(f'{word} {end}' for word, end in zip(words, shown, strict=True))}"
+
+    @property
+    def _ends(self) -> list[float]:
+        return [end for end in (self.lower, self.upper) if end is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +55,10 @@ class Known:
     """The column holds a value: neither a null nor NaN."""
 
     column: str
+    kind: Literal["known"] = "known"
+
+    def __str__(self) -> str:
+        return f"{self.column} is known"
 
 
 Condition = OneOf | Between | Known
@@ -46,6 +69,9 @@ class Where:
     """Records that meet all conditions; a null meets none. What is left out is not counted: the number of records is private."""
 
     conditions: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.conditions))
 
     @property
     def columns(self) -> list[str]:

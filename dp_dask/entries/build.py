@@ -8,13 +8,13 @@ import os
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from dp_dask.errors import Problem
 
-__all__ = ["Faults", "build", "check_keys", "leaf", "leaves", "show"]
+__all__ = ["Faults", "build", "check_keys", "key_of", "leaf", "leaves", "show"]
 
 T = TypeVar("T")
 LARGEST_EXPONENT = 300
@@ -58,6 +58,9 @@ def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
         faults.add(path, f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude")
         return None
+    inner: Any = next((each for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)), None)
+    if inner is not None and isinstance(value, dict):
+        return build(inner, value, path, faults)
     try:
         result = TypeAdapter(kind).validate_python(value)
         if isinstance(result, Path):
@@ -85,14 +88,19 @@ def leaves(kind: Any, given: Any, path: str, faults: Faults) -> list[Any]:
     return values
 
 
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """Return a field's key in the file: its name, or ``metadata["key"]`` where the class needs that name for something else."""
+    return str(field.metadata.get("key", field.name))
+
+
 def build(cls: type[T], given: Any, path: str, faults: Faults) -> T | None:
-    """Make a dataclass whose field names are the mapping's keys; None where there was a fault."""
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+    """Make a dataclass whose fields' keys are the mapping's; None where there was a fault."""
+    fields = {key_of(f): f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    required = [key for key, f in fields.items() if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
     before = len(faults.problems)
-    values = check_keys(given, path, [f.name for f in fields], required, faults)
+    values = check_keys(given, path, fields, required, faults)
     hints = get_type_hints(cls)
-    ready = {name: leaf(hints[name], value, f"{path}.{name}", faults) for name, value in values.items()}
+    ready = {fields[key].name: leaf(hints[fields[key].name], value, f"{path}.{key}", faults) for key, value in values.items()}
     if len(faults.problems) > before:
         return None
     try:

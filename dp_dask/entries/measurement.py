@@ -19,7 +19,8 @@ from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
-from dp_dask.entries.build import Faults, build, check_keys, leaf, show
+from dp_dask.entries.build import Faults, check_keys, leaf, show
+from dp_dask.entries.groups import GroupBy, read_group_by
 from dp_dask.entries.loss import read_loss, resolution
 from dp_dask.entries.model import MODELS, find_class, known_names, make_model
 from dp_dask.entries.prior import make_prior
@@ -33,7 +34,6 @@ from dp_dask.user_family import is_reference
 
 __all__ = [
     "INSIDE_SHARE",
-    "GroupBy",
     "Measurement",
     "Privacy",
     "for_report",
@@ -68,14 +68,6 @@ class Measurement:
     def whole(self) -> tuple[Any, Any]:
         """The model and the prior of all that is reported."""
         return for_report(self.model, self.prior, self.request.statistic)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupBy:
-    """The column that names a record's group, and the public list of groups."""
-
-    column: str
-    groups: tuple[str, ...] | tuple[int, ...]
 
 
 def for_report(model: Any, prior: Any, statistic: AnyStatistic) -> tuple[Any, Any]:
@@ -129,7 +121,7 @@ def make_measurement(
     prior = None
     if model is not None and "prior" in values:
         prior = make_prior(model, values["prior"], f"{path}.prior", faults, is_grouped="group_by" in values)
-    by = build(GroupBy, values["group_by"], f"{path}.group_by", faults) if "group_by" in values else None
+    by = read_group_by(values["group_by"], f"{path}.group_by", faults) if "group_by" in values else None
     if by is not None and hasattr(model, "features"):
         faults.add(f"{path}.group_by", f"serves models of one parameter and one sum, which {model_name} is not")
     if inside_count is not None and (by is not None or outside is not Outside.TRUNCATE or hasattr(model, "features")):

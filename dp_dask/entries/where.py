@@ -6,13 +6,12 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from dp_dask.core.where import Between, Condition, Known, OneOf, Where
+from dp_dask.core.where import EPOCH, Between, Condition, Known, OneOf, Where
 from dp_dask.entries.build import Faults, check_keys, leaf, leaves, show
 
 __all__ = ["read_where"]
 
 FORMS = "a value, a list of values, {from: .., to: ..} with numbers or dates such as 2026-01-31, or {is: known}"
-EPOCH = date(1970, 1, 1)
 
 
 def read_where(given: Any, faults: Faults) -> Where | None:

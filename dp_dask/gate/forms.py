@@ -21,19 +21,27 @@ _selection_request = TypeAdapter(SelectionRequest)
 
 def canonical(request: Request | SelectionRequest) -> bytes:
     """Return what the digest of a request is of."""
-    # What is not asked for is left out: a request of epsilon that protects a record has the digest that it always had.
-    unused = set() if request.unit.is_person else {"unit"}
-    if isinstance(request, SelectionRequest):
-        return _selection_request.dump_json(request, exclude=unused)
-    return request_json.dump_json(request, exclude=unused | {"epsilon" if request.loss.unit is Unit.RHO else "rho"})
+    adapter: TypeAdapter[Any] = _selection_request if isinstance(request, SelectionRequest) else request_json
+    return adapter.dump_json(request, exclude=_unasked(request))
 
 
 def written(release: Release | Selection) -> str:
-    """Return a release as JSON; what is at its default leaves the text what it was before there was such a field."""
-    unused: dict[str, Any] = {} if release.request.unit.is_person else {"request": {"unit"}}
-    unused |= {} if release.snapshot else {"snapshot": True}
+    """Return a release as JSON."""
     adapter: TypeAdapter[Any] = _selection if isinstance(release, Selection) else release_json
-    return adapter.dump_json(release, exclude=unused).decode()
+    unasked = {"where", "unit"} & _unasked(release.request)
+    left_out: dict[str, Any] = {"request": unasked} if unasked else {}
+    if not release.snapshot:
+        left_out["snapshot"] = True
+    return adapter.dump_json(release, exclude=left_out).decode()
+
+
+def _unasked(request: Request | SelectionRequest) -> set[str]:
+    """Name the fields that a request leaves open: without them it has the digest that it had before there were such fields."""
+    unasked = set() if request.where is not None else {"where"}
+    unasked |= set() if request.unit.is_person else {"unit"}
+    if isinstance(request, Request):
+        unasked.add("epsilon" if request.loss.unit is Unit.RHO else "rho")
+    return unasked
 
 
 def parsed(text: str, kind: type[Released]) -> Released:

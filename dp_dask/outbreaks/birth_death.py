@@ -84,9 +84,9 @@ def compiled() -> Callable[[Floats, np.random.Generator], tuple[Ints, Ints, Any,
     from numba import njit  # noqa: PLC0415  (an extra: nothing else needs it)
 
     try:
-        return njit(nogil=True, cache=True)(run)
+        return njit(nogil=True, cache=True, error_model="numpy")(run)
     except RuntimeError:
-        return njit(nogil=True)(run)
+        return njit(nogil=True, error_model="numpy")(run)
 
 
 def run(rates: Floats, rng: np.random.Generator) -> tuple[Ints, Ints, Any, Any]:  # noqa: C901, PLR0912, PLR0915

@@ -16,7 +16,7 @@ from dp_dask.core.where import Condition, Known, OneOf, Where
 from dp_dask.private.arrow import as_bytes, days_and_validity, is_text, values_and_validity
 from dp_dask.private.sources import Batch, Source, Split
 
-__all__ = ["Filtered"]
+__all__ = ["Filtered", "meets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Filtered:
         return self.source.narrowed(self.where).plan()
 
     def version(self) -> str:
-        """The state of the source, and the conditions."""
-        return f"{self.where}\n{self.source.version()}"
+        """The state of the source; the conditions are part of each request."""
+        return self.source.version()
 
     def schema(self) -> pa.Schema:
         """The columns of the source and their types."""
@@ -68,7 +68,7 @@ class Filtered:
         """Stream the records of a split that meet the conditions."""
         for batch in self.source.narrowed(self.where).read(split, *self._wanted(columns, texts, dates)):
             kept = np.logical_and.reduce(
-                [_meets(condition, batch.columns[condition.column]) for condition in self.where.conditions]
+                [meets(condition, batch.columns[condition.column]) for condition in self.where.conditions]
             )
             mask = pa.array(kept)
             yield Batch({column: batch.columns[column].filter(mask) for column in columns}, int(kept.sum()))
@@ -79,7 +79,7 @@ class Filtered:
         return sorted({*columns, *self.where.columns}), texts | self.where.texts, dates | self.where.dates
 
 
-def _meets(condition: Condition, array: pa.Array) -> NDArray[np.bool_]:
+def meets(condition: Condition, array: pa.Array) -> NDArray[np.bool_]:
     """Return which records meet a condition; raises for no value."""
     if isinstance(condition, OneOf) and condition.is_text:
         found = pc.is_in(as_bytes(array), value_set=pa.array([str(value).encode() for value in condition.values], pa.binary()))

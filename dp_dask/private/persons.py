@@ -89,7 +89,9 @@ class Persons:
 
     def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Put together what is of the same person; raises SourceError for more than a worker may hold."""
-        whole = pa.concat_tables([self._empty(), *tables])
+        whole = pa.concat_tables(
+            [self._empty(), *tables]
+        ).combine_chunks()  # what came from another worker may lie askew in memory
         names = whole.column_names
         n_keys = 1 if self.unit.combine is not None else len(names) - 1
         grouped = whole.group_by(names[:n_keys], use_threads=False)

@@ -48,14 +48,15 @@ def question_in_words(selection: Selection) -> str:
     request, question = selection.request, selection.request.question
     step = request.distance.step
     scales = [f"{scale * step:.4g}" for scale in selection.scales]
+    records = "" if request.where is None else f" to the records where {request.where}"
     if isinstance(question, TopC):
         how = "one exponential mechanism over sets" if question.is_joint else "Gumbel noise"
-        return f"the {question.c} nearest of {selection.n_answered} simulations, by {how} of scale {scales[0]}"
+        return f"the {question.c} nearest of {selection.n_answered} simulations{records}, by {how} of scale {scales[0]}"
     noise = "one-sided geometric" if question.is_one_sided else "discrete Laplace"
     again = ", drawn anew after each acceptance" if question.n_thresholds > 1 else ""
     return (
-        f"the first {question.c} of {request.n_simulations} simulations within {question.threshold * step:.4g}, by {noise} noise "
-        f"of scale {scales[0]} on the threshold{again} and {scales[1]} on each distance"
+        f"the first {question.c} of {request.n_simulations} simulations within {question.threshold * step:.4g}{records}, "
+        f"by {noise} noise of scale {scales[0]} on the threshold{again} and {scales[1]} on each distance"
     )
 
 

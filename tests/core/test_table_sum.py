@@ -170,7 +170,7 @@ def test_categories_keep_their_type_through_files(categories):
     from pydantic import TypeAdapter
 
     from dp_dask.entries.build import Faults, build
-    from dp_dask.entries.measurement import GroupBy
+    from dp_dask.entries.groups import GroupBy
     from dp_dask.entries.model import make_model, plain_model
 
     made = CategoryCounts(column="x", categories=categories)

@@ -22,6 +22,7 @@ from dp_dask.errors import BudgetError, DpDaskError, LedgerError, SourceError
 from dp_dask.gate.ledger import Balance, Ledger
 from dp_dask.gate.noise import OpenDPNoise
 from dp_dask.pipeline import Run, run
+from dp_dask.private.sources import OfFiles
 from dp_dask.public import publication as files
 
 N = 40
@@ -238,14 +239,10 @@ class NoCluster:
 
 
 @dataclass
-class WatchedSource:
+class WatchedSource(OfFiles):
     """A source that knows its version and must not be looked into."""
 
     looked: list[str] = field(default_factory=list)
-
-    @property
-    def root(self) -> Path:
-        return Path()
 
     def version(self) -> str:
         return "the version"
