@@ -38,17 +38,19 @@ def write(folder: Path, persons: int, records_each: float, *, is_text: bool) -> 
         pq.write_table(pa.table({"id": ids, "x": rng.exponential(12, size)}), folder / f"{i:02}.parquet", compression="zstd")
 
 
-def measure(folder: Path, unit: UnitOfProtection, passes: int, workers: int) -> tuple[float, float, float]:
-    """Reduce once; return seconds, and the peak memory of the largest worker process and of the driver in GB."""
+def measure(folder: Path, unit: UnitOfProtection, passes: int, workers: int) -> tuple[float, ...]:
+    """Reduce once; return seconds, CPU seconds of the workers, the peak memory of the largest worker and of the driver in GB."""
     grid = choose_grid(BOUNDS, outside=Outside.CLAMP, neighbours=Neighbours.ADD_REMOVE, is_integer=False, epsilon=1.0, n=None)
     statistic = BoundedSum(column="x", bounds=BOUNDS, outside=Outside.CLAMP, grid=grid, count_weight=1)
     options: dict[str, Any] = {"progress": lambda _done, _of: None, "stall_timeout": 1800.0, "unit": unit, "dataset": "bench"}
     with Local(workers=workers, processes=True).client() as client:
+        before = sum(client.run(time.process_time).values())
         start = time.perf_counter()
         reduce(client, Parquet(path=folder), [statistic], passes=passes, **options)
         seconds = time.perf_counter() - start
+        busy = sum(client.run(time.process_time).values()) - before
         peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
-    return seconds, max(peaks.values()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return seconds, busy, max(peaks.values()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def main() -> None:
@@ -69,8 +71,10 @@ def main() -> None:
         write(folder, given.persons, given.records_each, is_text=given.text)
         print(f"{int(given.persons * given.records_each):,} records of {given.persons:,} persons, {given.workers} processes")
         for unit, passes in ((RECORD, 1), (person, given.passes)):
-            seconds, worker, driver = measure(folder, unit, passes, given.workers)
-            told = f"{unit}, {passes} passes: {seconds:.1f} s, worker {worker:.2f} GB, driver {driver:.2f} GB"
+            seconds, busy, worker, driver = measure(folder, unit, passes, given.workers)
+            told = (
+                f"{unit}, {passes} passes: {seconds:.1f} s, {busy:.1f} s of CPU, worker {worker:.2f} GB, driver {driver:.2f} GB"
+            )
             print(told, flush=True)
 
 

@@ -10,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from private.people import COMBINABLE, KINDS, at_most, held, here, joined
 
+from dp_dask.core import plugins
 from dp_dask.core.bounds import Bounds
 from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.gram import GramSum, gram_sum
 from dp_dask.core.privacy import Loss, Neighbours, Unit
-from dp_dask.core.release import Request
+from dp_dask.core.release import Release, Request
 from dp_dask.core.sensitive import reveal
 from dp_dask.core.unit import MOST_RECORDS, RECORD, UnitOfProtection
+from dp_dask.gate.additive import noise_of
+from dp_dask.public.observe import planned
 
 ADD_REMOVE, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE
 LAW = settings(deadline=None, derandomize=True, database=None, max_examples=25)
@@ -108,6 +111,26 @@ def test_a_request_has_the_sensitivity_of_its_unit(unit):
     statistic = KINDS["bounded"]
     assert request(unit).sensitivity == unit.most * statistic.sensitivity(ADD_REMOVE)
     assert request(unit).squared_sensitivity == unit.most**2 * statistic.squared_sensitivity(ADD_REMOVE)
+
+
+@pytest.mark.parametrize("unit", [RECORD, *UNITS])
+def test_the_noise_is_that_of_the_unit_where_it_is_drawn_and_where_it_is_planned(unit):
+    """A release with the noise of fewer records of a person is refused."""
+    model = plugins.load("dp_dask.models", "normal")(sigma=1.0)
+    for loss in ({"epsilon": Decimal("0.5")}, {"rho": Decimal("0.02")}):
+        asked = request(unit, **loss)
+        draw = noise_of(asked)
+        moved = asked.sensitivity if "epsilon" in loss else asked.squared_sensitivity
+        assert draw.sensitivity == moved
+        needed = moved / 0.5 if "epsilon" in loss else (moved / 0.04) ** 0.5
+        assert draw.found.scale == pytest.approx(needed, rel=1e-6)
+        assert planned(asked, model, 10.0).scale == pytest.approx(needed, rel=1e-6)
+        made = {"id": "0" * 32, "created": "", "sampler": "", "privacy_loss": 0.1, "noisy_sums": (0,), "noisy_count": 0}
+        Release(request=asked, mechanism=draw.mechanism, sensitivity=moved, scale=draw.found.scale, **made)
+        for wrong in ({"scale": 0.99 * draw.found.scale}, {"sensitivity": moved - 1}):
+            given = {"sensitivity": moved, "scale": draw.found.scale} | wrong
+            with pytest.raises(ValueError, match="scale or sensitivity is less"):
+                Release(request=asked, mechanism=draw.mechanism, **given, **made)
 
 
 def test_a_public_n_goes_with_one_record_a_person_alone():

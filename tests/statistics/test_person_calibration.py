@@ -9,7 +9,6 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from private.people import DATASET, Held
 from scipy import special
 
@@ -84,12 +83,12 @@ def three(rng, rate):
 GEOMETRIC = ("geometric", Beta(2, 2), Bounds(0, 20))
 
 
-@pytest.mark.parametrize("neighbours", list(Neighbours))
-def test_with_one_record_of_each_person_ranks_are_uniform_whatever_else_a_person_has(neighbours):
-    u = ranks(*GEOMETRIC, ONE, alike, neighbours=neighbours)
-    assert gamma_p_value(gamma(u), len(u)) > 1e-5
-    narrow = special.ndtr(special.ndtri(np.clip(u, 1e-12, 1 - 1e-12)) / 0.75)
-    assert not uniformity(narrow).passes  # were the posteriors a quarter too narrow
+def test_with_one_record_of_each_person_ranks_are_uniform_whatever_else_a_person_has():
+    of_each = [ranks(*GEOMETRIC, ONE, alike, neighbours=neighbours, seed=2) for neighbours in Neighbours]
+    for u in of_each:
+        assert gamma_p_value(gamma(u), len(u)) > 1e-5
+    narrow = special.ndtr(special.ndtri(np.clip(np.concatenate(of_each), 1e-12, 1 - 1e-12)) / 0.85)
+    assert not uniformity(narrow).passes  # the same ranks, had the posteriors been 15 % too narrow
 
 
 def test_with_sums_of_each_person_ranks_are_uniform():
