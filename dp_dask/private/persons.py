@@ -31,7 +31,7 @@ from dp_dask.private.arrow import as_bytes, values_and_validity
 from dp_dask.private.hashes import hash_of, key_of
 from dp_dask.private.kept import PERSON, RECORDS, kept_rows, with_fewer
 from dp_dask.private.kernels import new_scratch
-from dp_dask.private.keyed import whole_numbers
+from dp_dask.private.keyed import one_piece, whole_numbers
 from dp_dask.private.sums import Summable, sum_batch
 
 __all__ = ["MOST_BYTES", "MOST_ROWS", "Persons"]
@@ -89,13 +89,11 @@ class Persons:
 
     def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Put together what is of the same person; raises SourceError for more than a worker may hold."""
-        whole = pa.concat_tables(
-            [self._empty(), *tables]
-        ).combine_chunks()  # what came from another worker may lie askew in memory
+        whole = one_piece(pa.concat_tables([self._empty(), *tables]))
         names = whole.column_names
         n_keys = 1 if self.unit.combine is not None else len(names) - 1
         grouped = whole.group_by(names[:n_keys], use_threads=False)
-        made = grouped.aggregate([(name, "sum") for name in names[n_keys:]]).rename_columns(names)
+        made = one_piece(grouped.aggregate([(name, "sum") for name in names[n_keys:]]).rename_columns(names))
         if _is_much(made) and self.unit.combine is None:
             made = with_fewer(made, self._key)
         if _is_much(made):

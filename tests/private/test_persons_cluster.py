@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import re
 import time
 import traceback
@@ -154,3 +155,13 @@ def test_progress_is_told_over_all_passes_and_nothing_stays(client: Client):
     while (left := [key for key in map(str, client.cluster.scheduler.tasks) if "reduce" in key]) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not left
+
+
+@pytest.mark.parametrize("unit", [THREE, joined("sum")])
+def test_a_table_takes_no_more_to_another_worker_than_it_holds(unit):
+    """Arrow makes pieces of one memory of a large table, each of which would take all of it along."""
+    rows = 200_000
+    source = Held((({"id": pa.array(np.arange(rows)), "x": pa.array(np.ones(rows))},),))
+    own = persons_of((SUM_X,), unit, DATASET, 1)
+    outcome = collect_split(source, source.plan()[0], own)
+    assert len(pickle.dumps(outcome, protocol=5)) < 3 * 8 * rows + 10_000
