@@ -2,10 +2,11 @@
 
 Of at most ``max_records`` records a table holds each different record of each person once, and how many there are of it; of
 combined ones each person once, with integers to add up. A number takes 8 bytes a row, a text its own and 4 more. A worker holds
-at most ``MOST_ROWS`` rows, ``MOST_BYTES`` bytes, of a pass, and takes a few times as much to merge two tables. Beyond, a run
-is refused; ``passes`` reads the data several times, each time for a part of the persons. Whether a run is refused depends on all
-records alone, as a part never has more rows than the whole, and is not covered by epsilon, as little as a death for want of
-memory is. One person adds some thousand rows at most.
+at most ``MOST_ROWS`` rows, ``MOST_BYTES`` bytes, of a pass. With one column of numbers it takes about 150 bytes a row while it
+merges and sums, 2.5 GB at the most rows that are allowed (``benchmarks/persons.py``). Beyond, a run is refused; ``passes``
+reads the data several times, each time for a part of the persons. Whether a run is refused depends on all records alone, as a
+part never has more rows than the whole, and is not covered by epsilon, as little as a death for want of memory is. One person
+adds some thousand rows at most.
 
 What counts of a person depends on the person's records alone, neither on other persons' nor on files, splits or the order in
 which anything ran. Were records told apart by their places, one person's would move another's, and no sensitivity would hold.
