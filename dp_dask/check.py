@@ -63,6 +63,7 @@ class Check:
     """A valid file's plan: cost, budget, what would be read, and a forecast for each measurement."""
 
     dataset: str
+    protects: str  # whom, in words
     cost: Spent  # of all measurements, in the budget's unit where that can be
     balance: Balance | None  # None where no budget has been granted yet
     refusal: str | None  # why a run would be refused by the ledger now
@@ -84,6 +85,7 @@ def check(pipeline: Pipeline) -> Check:
     cost = meaning(unit, price(pipeline.losses, unit), pipeline.delta)
     return Check(
         dataset=pipeline.dataset,
+        protects=f"{pipeline.protects}: {pipeline.protects.in_words(pipeline.neighbours)}",
         cost=cost,
         balance=balance,
         refusal=refusal,
@@ -125,10 +127,8 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     elif like.n is not None or like.expected_n is not None:
         widths = expected_widths(np.random.default_rng(SEED), like, prior, REPLICATES)
     unit = statistic.units[0]
-    if m.request.loss.unit is Unit.RHO:
-        sensitivity = math.sqrt(statistic.squared_sensitivity(m.request.neighbours))
-    else:
-        sensitivity = statistic.sensitivity(m.request.neighbours)
+    is_gaussian = m.request.loss.unit is Unit.RHO
+    sensitivity = math.sqrt(m.request.squared_sensitivity) if is_gaussian else m.request.sensitivity
     return Forecast(
         measurement=m.name,
         parameters=model.parameters,
@@ -158,7 +158,7 @@ def _planned(m: Measurement, statistic: TableSum) -> tuple[tuple[Width, ...], li
     if m.setting is None:
         return (), []
     edges = tuple(map(float, edges_of(statistic))) if is_partition(statistic) else None
-    found = plan(m.setting, m.request.loss, edges=edges)
+    found = plan(m.setting, m.request.unit.for_a_record(m.request.loss), edges=edges)
     own = next((each for each in found if each.statistic == statistic), None)
     if own is None:
         return (), []
@@ -192,7 +192,13 @@ def _warnings(m: Measurement, n: int | None, delta: Decimal | None) -> list[str]
         found.append(f"{loss} protects little; {USUAL[loss.unit]} is usual")
     if loss.unit is Unit.RHO and n is not None and delta is not None and delta * n >= 1:
         found.append(
-            f"delta {delta} is not below one over n: releasing one record as it is would be allowed; give a smaller delta"
+            f"delta {delta} is not below one over n: releasing one {m.request.unit.kind} as it is would be allowed; "
+            "give a smaller delta"
+        )
+    if m.request.unit.most > 1:
+        found.append(
+            "records of one person are taken to be as independent as those of different ones: where they are alike, the "
+            "posterior is too narrow; max_records: 1 and combine take nothing for granted"
         )
     if n is not None and n < 10:  # noqa: PLR2004
         found.append(f"n is {n}: expect the prior back")

@@ -132,13 +132,16 @@ def _draw(
                 simulates_on = stack.enter_context(pipeline.simulation_cluster.client())
             parts = []
             if statistics:
-                pipeline.source.check(*columns_of(statistics))
+                pipeline.source.check(*columns_of(statistics, pipeline.protects))
                 sealed = reduce(
                     client,
                     pipeline.source,
                     statistics,
                     progress=lambda done, of: progress("splits read", done, of),
                     stall_timeout=pipeline.cluster.stall_timeout,
+                    unit=pipeline.protects,
+                    dataset=pipeline.dataset,
+                    passes=pipeline.passes,
                 )
                 sizes = [sum(len(r.statistic.units) for r in sums), *(len(s.units) for s in statistics[len(sums) :])]
                 parts = cut(sealed, sizes)

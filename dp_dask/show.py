@@ -136,6 +136,7 @@ def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
     if as_json:
         plan = {
             "dataset": result.dataset,
+            "protects": result.protects,
             **spent_json("cost", result.cost),
             "budget": None if result.balance is None else balance_json(result.balance),
             "refusal": result.refusal,
@@ -156,6 +157,7 @@ def check(result: Check, picture: Path | None = None, *, as_json: bool) -> None:
         for parameter, width in list(zip(f.parameters, widths, strict=True))[:MOST_ROWS]:
             table.add_row(f.measurement, parameter, *facts, *width)
     console.print("valid")
+    console.print(f"protects {result.protects}", soft_wrap=True)
     source_plan(console, result.source)
     if result.forecasts:
         console.print(table)

@@ -97,7 +97,8 @@ def render(
             p.measurement for p in posteriors if isinstance(p.observation, SimulatedObservation) and p.inference.error != 0
         ],
         created=max(each.created for each in released),
-        neighbours=request.neighbours,
+        unit=request.unit,
+        changed=request.unit.in_words(request.neighbours),
         n=request.n,
         is_replace=request.neighbours is Neighbours.REPLACE,
         total=total,
