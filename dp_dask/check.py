@@ -28,8 +28,9 @@ from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulated_calibration import bank_widths
 from dp_dask.public.simulation import Width, expected_widths
-from dp_dask.releasing import released_as
+from dp_dask.releasing import released_as, who
 from dp_dask.selection_forecast import SelectionForecast, forecast
+from dp_dask.source_plan import SourcePlan, source_plan
 
 __all__ = ["Check", "Forecast", "check"]
 
@@ -59,7 +60,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A valid file's plan: cost, budget, and a forecast for each measurement."""
+    """A valid file's plan: cost, budget, what would be read, and a forecast for each measurement."""
 
     dataset: str
     protects: str  # whom, in words
@@ -67,6 +68,7 @@ class Check:
     balance: Balance | None  # None where no budget has been granted yet
     refusal: str | None  # why a run would be refused by the ledger now
     forecasts: tuple[Forecast, ...]
+    source: SourcePlan
     selections: tuple[SelectionForecast, ...] = ()
 
 
@@ -88,6 +90,7 @@ def check(pipeline: Pipeline) -> Check:
         balance=balance,
         refusal=refusal,
         forecasts=forecasts,
+        source=source_plan(pipeline.source, pipeline.columns[0]),
         selections=tuple(forecast(choice) for choice in pipeline.selections),
     )
 
@@ -100,9 +103,9 @@ def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
         balance = ledger.balance(pipeline.dataset)
         version = pipeline.version or pipeline.source.version()
         requests = {ledger.digest(request, version): request for request in pipeline.requests}
-        losses = [r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None]
+        losses = {digest: r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None}
         if losses:
-            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses)
+            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses, who=who())
     except BudgetError as error:
         return balance, str(error)
     finally:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from dp_dask import __version__
+from dp_dask.cli_audit import audit
 from dp_dask.cli_certs import certs
 from dp_dask.cli_ledger import FILE, JSON, ledger
 from dp_dask.errors import ConfigError, DpDaskError
@@ -130,7 +131,7 @@ def run(file: Path, cluster: str | None, output: Path | None, *, resume: bool, a
     pipeline = load(file, **replaced)
     with show.progress() as progress:
         result = run_pipeline(pipeline, progress=progress, resume=resume)
-        folder, summaries = write_run(result, pipeline.output, pipeline.cluster, resume=resume, progress=progress)
+        folder, summaries = write_run(result, pipeline.output, pipeline.simulates_on, resume=resume, progress=progress)
     show.run(result, summaries, folder, as_json=as_json)
 
 
@@ -306,3 +307,4 @@ def schema() -> None:
 
 cli.add_command(ledger)
 cli.add_command(certs)
+cli.add_command(audit)

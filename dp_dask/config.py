@@ -74,9 +74,15 @@ class Pipeline:
     engine: str
     simulations: int
     seconds: float | None
-    cluster: Cluster
+    cluster: Cluster  # where records are read
+    simulation_cluster: Cluster | None  # where data sets are simulated and posteriors made, where it is another one
     ledger: str
     output: Path
+
+    @property
+    def simulates_on(self) -> Cluster:
+        """The cluster that sees no record."""
+        return self.simulation_cluster or self.cluster
 
     @property
     def losses(self) -> list[Loss]:
@@ -161,7 +167,7 @@ def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
 
 
 def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
-    keys = ("dataset", "privacy", "measurements", "inference", "cluster", "ledger", "output")
+    keys = ("dataset", "privacy", "measurements", "inference", "cluster", "simulation_cluster", "ledger", "output")
     top = check_keys(given, "", keys, ("dataset", "privacy", "measurements", "ledger"), faults)
     dataset = check_keys(top.get("dataset", {}), "dataset", ("name", "source", "unit", "version", "where"), (), faults)
     for key in ("name", "source", "unit"):
@@ -178,6 +184,8 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     privacy = None if relation is None else _protecting(unit, relation, faults)
     inference = build(Inference, top.get("inference", {}), "inference", faults)
     cluster = make_cluster(top.get("cluster", "local"), faults)
+    path = "simulation_cluster"
+    simulation_cluster = make_cluster(top[path], faults, path) if path in top else None
     ledger = _ledger(top["ledger"], faults) if "ledger" in top else None
     output = leaf(Path, top.get("output", "runs"), "output", faults)
     measurements, selections = (
@@ -207,6 +215,7 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         simulations=inference.simulations,
         seconds=inference.seconds,
         cluster=cluster,
+        simulation_cluster=simulation_cluster,
         ledger=ledger,
         output=output,
     )

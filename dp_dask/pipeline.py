@@ -127,7 +127,7 @@ def calibrate(pipeline: Pipeline, replicates: int, *, entropy: int, progress: Pr
     likes = {m.name: planned(m.request, m.whole[0], pipeline.expected_n) for m in pipeline.measurements}
     effort = Effort.of(pipeline.simulations)
     results: dict[str, Uniformity] = {}
-    with pipeline.cluster.client() as client:
+    with pipeline.simulates_on.client() as client:
         seeds = np.random.SeedSequence(entropy).spawn(len(pipeline.measurements))
         for m, parent in zip(pipeline.measurements, seeds, strict=True):
             batch = max(1, min(BATCH, replicates // 16))

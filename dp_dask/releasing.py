@@ -6,6 +6,7 @@ import getpass
 import os
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -72,16 +73,17 @@ def _release_new(
             new[digest] = request
     ours: set[str] = set()
     if new:
-        ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [request.loss for request in new.values()])
-        state = pipeline.source.version() if pipeline.version else version
-        drawn = _draw(pipeline, list(new.values()), state, noise, progress, resume=resume)
-        why = ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)
-        ours = {made.id for made in drawn}
-        try:
-            shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
-        except DpDaskError as error:
-            drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
-            raise error.with_traceback(None) from None
+        losses = {digest: request.loss for digest, request in new.items()}
+        asking = {"who": who(), "why": ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)}
+        with ledger.reserved(pipeline.dataset, pipeline.neighbours, losses, **asking):
+            state = pipeline.source.version() if pipeline.version else version
+            drawn = _draw(pipeline, list(new.values()), state, noise, progress, resume=resume)
+            ours = {made.id for made in drawn}
+            try:
+                shown = ledger.commit(list(zip(new, drawn, strict=True)), **asking)
+            except DpDaskError as error:
+                drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
+                raise error.with_traceback(None) from None
         kept.update(zip(new, shown, strict=True))
     released = {name: kept[digest] for name, digest in zip(names, digests, strict=True)}
     first = dict(zip(reversed(digests), reversed(names), strict=True))  # of equal requests the first one paid
@@ -120,7 +122,11 @@ def _draw(
     added: list[Released] = []
     chosen: list[Released] = []
     try:
-        with pipeline.cluster.client() as client:
+        with ExitStack() as stack:
+            client = stack.enter_context(pipeline.cluster.client())
+            simulates_on = client
+            if choices and pipeline.simulation_cluster is not None:
+                simulates_on = stack.enter_context(pipeline.simulation_cluster.client())
             parts = []
             if statistics:
                 pipeline.source.check(*columns_of(statistics, pipeline.protects))
@@ -139,7 +145,8 @@ def _draw(
             of_distances = iter(parts[1:])
             for choice in choices:
                 sums_of_it = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
-                chosen.append(_choose(pipeline, client, choice, sums_of_it, noise, progress, resume=resume))
+                clients = client, simulates_on
+                chosen.append(_choose(pipeline, clients, choice, sums_of_it, noise, progress, resume=resume))
         _check_unchanged(pipeline, state)
         added += additive.release(parts[0], sums, noise) if sums else []
     except BaseException:
@@ -158,7 +165,7 @@ def _check_unchanged(pipeline: Pipeline, state: str) -> None:
 
 def _choose(
     pipeline: Pipeline,
-    client: Client,
+    clients: tuple[Client, Client],
     choice: SelectionMeasurement,
     sealed: Sensitive[Total] | None,
     noise: Noise,
@@ -166,14 +173,15 @@ def _choose(
     *,
     resume: bool,
 ) -> Selection:
+    """Simulate on the second client's cluster, and compare record by record beside the data, on the first's."""
     request, distance = choice.request, choice.request.distance
     stall = pipeline.cluster.stall_timeout
     if sealed is not None:
         compare = selecting.compare_sums(request, sealed)
     elif not isinstance(distance, OfSums):
-        compare = compare_beside(client, pipeline.source, distance, stall_timeout=stall)
+        compare = compare_beside(clients[0], pipeline.source, distance, stall_timeout=stall)
     deadline = float("inf") if choice.seconds is None else time.monotonic() + choice.seconds
-    on_cluster = partial(on_client, client, stall_timeout=stall)
+    on_cluster = partial(on_client, clients[1], stall_timeout=pipeline.simulates_on.stall_timeout)
     with spread_by(stored(on_cluster, pipeline.output / SIMULATIONS, reuse=resume)):
         return selecting.run(
             request,

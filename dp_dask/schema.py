@@ -122,6 +122,7 @@ WHERE = {
     },
     "minProperties": 1,
 }
+CLUSTER_NAME = {"type": "string", "description": "a kind, or a name from clusters.yaml or Dask's configuration"}
 PATH = {"type": "string", "description": "relative to this file"}
 
 
@@ -151,7 +152,8 @@ def schema() -> dict[str, Any]:
             },
         },
         "inference": _dataclass(Inference),
-        "cluster": {"oneOf": [{"enum": clusters}, *[_kind(CLUSTERS, kind) for kind in clusters]]},
+        "cluster": {"anyOf": [CLUSTER_NAME, *[_kind(CLUSTERS, kind) for kind in clusters]]},
+        "simulation_cluster": {"anyOf": [CLUSTER_NAME, *[_kind(CLUSTERS, kind) for kind in clusters]]},
         "ledger": {"type": "string", "description": "sqlite:///FILE (relative to this file) or a PostgreSQL URL"},
         "output": PATH,
     }
@@ -170,7 +172,11 @@ def _dataclass(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)
     required = [key_of(f) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
-    return _mapping({key_of(f): TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
+    return _mapping({key_of(f): _leaf(hints[f.name]) for f in fields}, required)
+
+
+def _leaf(kind: Any) -> dict[str, Any]:
+    return _dataclass(kind) if dataclasses.is_dataclass(kind) else TypeAdapter(kind).json_schema()
 
 
 def _persons() -> dict[str, Any]:

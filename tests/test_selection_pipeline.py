@@ -8,9 +8,10 @@ import json
 import subprocess
 import sys
 import traceback
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -404,3 +405,39 @@ def test_flips_are_drawn(tmp_path):
     assert picture.count("<svg") == 1
     with pytest.raises(ValueError, match="no measurement is of method svt"):
         draw_flips(found.selections[1:])
+
+
+def watched(cluster, keys):
+    """The cluster, whose tasks' keys are noted."""
+
+    @contextmanager
+    def client():
+        with cluster.client() as client:
+            submit = client.submit
+
+            def note(*arguments, **options):
+                future = submit(*arguments, **options)
+                keys.append(str(future.key))
+                return future
+
+            client.submit = note
+            yield client
+
+    return SimpleNamespace(client=client, stall_timeout=cluster.stall_timeout)
+
+
+def test_records_are_on_one_cluster_and_simulations_on_another(tmp_path):
+    """The same candidates are accepted as on one cluster: a batch's number is its seed; the noise is what it is."""
+    write_records(tmp_path, records())
+    pipeline = opened(tmp_path, changed(simulation_cluster={"kind": "local", "workers": 1}))
+    assert pipeline.simulates_on is pipeline.simulation_cluster
+    beside, away = [], []
+    both = replace(
+        pipeline, cluster=watched(pipeline.cluster, beside), simulation_cluster=watched(pipeline.simulation_cluster, away)
+    )
+    made = run(both)
+    assert set(made.publication.selections) == {"near", "best"}
+    assert beside
+    assert all(key.startswith("dp-reduce") for key in beside)
+    assert away
+    assert not any(key.startswith(("dp-reduce", "dp-compare")) for key in away)
