@@ -105,6 +105,7 @@ def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
         requests = {ledger.digest(request, version): request for request in pipeline.requests}
         losses = {digest: r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None}
         if losses:
+            ledger.check_unit(pipeline.dataset, pipeline.protects)
             ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses, who=who())
     except BudgetError as error:
         return balance, str(error)

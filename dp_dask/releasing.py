@@ -76,6 +76,7 @@ def _release_new(
             new[digest] = request
     ours: set[str] = set()
     if new:
+        ledger.check_unit(pipeline.dataset, pipeline.protects)
         losses = {digest: request.loss for digest, request in new.items()}
         asking = {"who": who(), "why": ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)}
         with ledger.reserved(pipeline.dataset, pipeline.neighbours, losses, **asking):

@@ -123,7 +123,7 @@ def _distances(replayed: Replayed) -> Iterator[Claim]:
             for each in scores.values():
                 next(each)  # the others of the set
             continue
-        limit = choice.request.distance.sensitivity(replayed.pipeline.neighbours)
+        limit = choice.request.sensitivity
         changes = [(max(abs(x - y) for x, y in zip(given[a], given[b], strict=True)), f"{a} / {b}") for a, b in replayed.pairs]
         change, pair = max(changes)
         yield Claim(

@@ -12,13 +12,14 @@ from typing import TypeVar
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from dp_dask.core.privacy import Loss, Neighbours
+from dp_dask.core.privacy import Neighbours
 from dp_dask.core.release import Release, Request
 from dp_dask.core.selected import Selection, SelectionRequest
 from dp_dask.errors import LedgerError
 from dp_dask.gate import journal
 from dp_dask.gate.accounts import account, known, priced, refusal
 from dp_dask.gate.forms import parsed, written
+from dp_dask.gate.units import other_unit
 
 __all__ = ["Refused", "enter", "find", "sort_out", "uncovered"]
 
@@ -64,14 +65,14 @@ def uncovered(
     connection: sa.Connection, requests: Sequence[Request | SelectionRequest], at: datetime, who: str
 ) -> Refused | None:
     """Return the first data set whose budget does not cover all that is asked of it, whatever others have reserved."""
-    asked: dict[tuple[str, Neighbours], list[Loss]] = {}
+    asked: dict[tuple[str, Neighbours], list[Request | SelectionRequest]] = {}
     for request in requests:
-        asked.setdefault((request.dataset, request.neighbours), []).append(request.loss)
-    for (dataset, neighbours), losses in asked.items():
+        asked.setdefault((request.dataset, request.neighbours), []).append(request)
+    for (dataset, neighbours), own in asked.items():
         found = account(connection, dataset, at, but=None)
-        amount = priced(found.balance, neighbours, losses)
-        problem = refusal(found, amount, who)
-        if problem is not None:
+        amount = priced(found.balance, neighbours, [request.loss for request in own])
+        problem = other_unit(connection, dataset, [request.unit for request in own]) or refusal(found, amount, who)
+        if problem:
             return Refused(dataset, amount, problem)
     return None
 

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount
 from dp_dask.core.release import INSECURE, Release, Request
 from dp_dask.core.selected import Selection, SelectionRequest
+from dp_dask.core.unit import UnitOfProtection
 from dp_dask.errors import BudgetError, LedgerError
 from dp_dask.gate import journal, reservations
 from dp_dask.gate.accounts import Account, account, known, n_refused, priced, refusal
@@ -31,6 +32,7 @@ from dp_dask.gate.journal import Balance
 from dp_dask.gate.limits import Limit
 from dp_dask.gate.periods import check_zone
 from dp_dask.gate.replay import first_fault
+from dp_dask.gate.units import other_unit
 
 __all__ = ["Balance", "Ledger"]
 
@@ -170,6 +172,14 @@ class Ledger:
             found = account(connection, dataset, self._database.clock(connection), but=list(losses))
         problem = refusal(found, priced(found.balance, neighbours, list(losses.values())), who)
         if problem is not None:
+            raise BudgetError(problem)
+
+    def check_unit(self, dataset: str, unit: UnitOfProtection) -> None:
+        """Raise BudgetError where what the data set has paid for so far protects another unit."""
+        self._database.require(dataset)
+        with self._database.reading() as connection:
+            problem = other_unit(connection, dataset, [unit])
+        if problem:
             raise BudgetError(problem)
 
     @contextmanager
