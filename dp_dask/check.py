@@ -28,8 +28,9 @@ from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
 from dp_dask.public.simulated_calibration import bank_widths
 from dp_dask.public.simulation import Width, expected_widths
-from dp_dask.releasing import released_as
+from dp_dask.releasing import released_as, who
 from dp_dask.selection_forecast import SelectionForecast, forecast
+from dp_dask.source_plan import SourcePlan, source_plan
 
 __all__ = ["Check", "Forecast", "check"]
 
@@ -59,13 +60,15 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A valid file's plan: cost, budget, and a forecast for each measurement."""
+    """A valid file's plan: cost, budget, what would be read, and a forecast for each measurement."""
 
     dataset: str
+    protects: str  # whom, in words
     cost: Spent  # of all measurements, in the budget's unit where that can be
     balance: Balance | None  # None where no budget has been granted yet
     refusal: str | None  # why a run would be refused by the ledger now
     forecasts: tuple[Forecast, ...]
+    source: SourcePlan
     selections: tuple[SelectionForecast, ...] = ()
 
 
@@ -82,10 +85,12 @@ def check(pipeline: Pipeline) -> Check:
     cost = meaning(unit, price(pipeline.losses, unit), pipeline.delta)
     return Check(
         dataset=pipeline.dataset,
+        protects=f"{pipeline.protects}: {pipeline.protects.in_words(pipeline.neighbours)}",
         cost=cost,
         balance=balance,
         refusal=refusal,
         forecasts=forecasts,
+        source=source_plan(pipeline.source, pipeline.columns[0]),
         selections=tuple(forecast(choice) for choice in pipeline.selections),
     )
 
@@ -98,9 +103,10 @@ def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
         balance = ledger.balance(pipeline.dataset)
         version = pipeline.version or pipeline.source.version()
         requests = {ledger.digest(request, version): request for request in pipeline.requests}
-        losses = [r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None]
+        losses = {digest: r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None}
         if losses:
-            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses)
+            ledger.check_unit(pipeline.dataset, pipeline.protects)
+            ledger.check_affordable(pipeline.dataset, pipeline.neighbours, losses, who=who())
     except BudgetError as error:
         return balance, str(error)
     finally:
@@ -122,10 +128,8 @@ def _forecast(m: Measurement, pipeline: Pipeline) -> Forecast:
     elif like.n is not None or like.expected_n is not None:
         widths = expected_widths(np.random.default_rng(SEED), like, prior, REPLICATES)
     unit = statistic.units[0]
-    if m.request.loss.unit is Unit.RHO:
-        sensitivity = math.sqrt(statistic.squared_sensitivity(m.request.neighbours))
-    else:
-        sensitivity = statistic.sensitivity(m.request.neighbours)
+    is_gaussian = m.request.loss.unit is Unit.RHO
+    sensitivity = math.sqrt(m.request.squared_sensitivity) if is_gaussian else m.request.sensitivity
     return Forecast(
         measurement=m.name,
         parameters=model.parameters,
@@ -155,7 +159,7 @@ def _planned(m: Measurement, statistic: TableSum) -> tuple[tuple[Width, ...], li
     if m.setting is None:
         return (), []
     edges = tuple(map(float, edges_of(statistic))) if is_partition(statistic) else None
-    found = plan(m.setting, m.request.loss, edges=edges)
+    found = plan(m.setting, m.request.unit.for_a_record(m.request.loss), edges=edges)
     own = next((each for each in found if each.statistic == statistic), None)
     if own is None:
         return (), []
@@ -189,7 +193,13 @@ def _warnings(m: Measurement, n: int | None, delta: Decimal | None) -> list[str]
         found.append(f"{loss} protects little; {USUAL[loss.unit]} is usual")
     if loss.unit is Unit.RHO and n is not None and delta is not None and delta * n >= 1:
         found.append(
-            f"delta {delta} is not below one over n: releasing one record as it is would be allowed; give a smaller delta"
+            f"delta {delta} is not below one over n: releasing one {m.request.unit.kind} as it is would be allowed; "
+            "give a smaller delta"
+        )
+    if m.request.unit.most > 1:
+        found.append(
+            "records of one person are taken to be as independent as those of different ones: where they are alike, the "
+            "posterior is too narrow; max_records: 1 and combine take nothing for granted"
         )
     if n is not None and n < 10:  # noqa: PLR2004
         found.append(f"n is {n}: expect the prior back")

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from dp_dask import __version__
+from dp_dask.cli_audit import audit
 from dp_dask.cli_certs import certs
 from dp_dask.cli_experiment import experiment
 from dp_dask.cli_ledger import FILE, JSON, ledger
@@ -262,3 +263,4 @@ def schema() -> None:
 cli.add_command(experiment)
 cli.add_command(ledger)
 cli.add_command(certs)
+cli.add_command(audit)

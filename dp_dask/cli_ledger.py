@@ -24,14 +24,16 @@ def ledger() -> None:
 
 
 class _Amount(click.ParamType[Decimal]):
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, or_nothing: bool = False) -> None:
         self.name = name
+        self._or_nothing = or_nothing
 
     def convert(self, value: Any, _param: Any, _context: Any) -> Decimal:
         from dp_dask.core.privacy import Unit, exact_amount  # noqa: PLC0415
 
         try:
-            return exact_amount(Decimal(value), Unit(self.name))
+            amount = Decimal(value)
+            return Decimal(0) if self._or_nothing and amount == 0 else exact_amount(amount, Unit(self.name))
         except InvalidOperation:
             problem = f"is {value!r}; give a decimal number such as 0.5"
         except ValueError as error:
@@ -68,16 +70,69 @@ def ledger_grant(file: Path, epsilon: Decimal | None, rho: Decimal | None, why: 
     _with_ledger(file, lambda book, p, who: book.grant(p.dataset, **amount, who=who, why=why))
 
 
+@ledger.command("revoke")
+@FILE
+@EPSILON
+@RHO
+@WHY
+def ledger_revoke(file: Path, epsilon: Decimal | None, rho: Decimal | None, why: str) -> None:
+    """Take back some of the budget of FILE's data set: at most what is left."""
+    amount = _amount(epsilon, rho)
+    _with_ledger(file, lambda book, p, who: book.revoke(p.dataset, **amount, who=who, why=why))
+
+
+@ledger.command("limit")
+@FILE
+@click.option("--epsilon", type=_Amount("epsilon", or_nothing=True), help="At most this much; 0 allows nothing.")
+@click.option("--rho", type=_Amount("rho", or_nothing=True), help="The same, of a budget in rho.")
+@click.option(
+    "--per", type=click.Choice(["day", "week", "month"]), help="Of each, from local midnight (Monday's, the first's) on."
+)
+@click.option("--zone", default="UTC", show_default=True, help="The time zone of --per, by its IANA name.")
+@click.option("--who", "requester", help="Of all that this requester may ever spend, as the ledger knows them.")
+@click.option("--lift", is_flag=True, help="In place of an amount: the limit is no longer one.")
+@WHY
+def ledger_limit(
+    file: Path,
+    epsilon: Decimal | None,
+    rho: Decimal | None,
+    per: str | None,
+    zone: str,
+    requester: str | None,
+    why: str,
+    *,
+    lift: bool,
+) -> None:
+    """Limit what of the budget of FILE's data set is spent per day, week or month, or by one requester."""
+    from dp_dask.gate.limits import Limit  # noqa: PLC0415
+    from dp_dask.gate.periods import Per, check_zone  # noqa: PLC0415
+
+    if (per is None) is (not requester):
+        raise ConfigError.of("--per", "or --who is needed, one of the two: what is it a limit of?")
+    if lift and (epsilon, rho) != (None, None):
+        raise ConfigError.of("--lift", "stands in place of an amount; give one of the two")
+    amount: dict[str, Any] = {"amount": None} if lift else _amount(epsilon, rho)
+    try:
+        check_zone(zone)
+    except ValueError as error:
+        raise ConfigError.of("--zone", str(error)) from None
+    limit = Limit(amount.pop("amount"), per=None if per is None else Per(per), zone=zone, who=requester)
+    _open(file, lambda book, p, who: book.limit(p.dataset, limit, **amount, who=who, why=why))
+    what = "lifted" if limit.amount is None else str(limit.amount)
+    click.echo(f"limit {limit}: {what}")
+
+
 @ledger.command("show")
 @FILE
 @JSON
 def ledger_show(file: Path, *, as_json: bool) -> None:
-    """Show every data set of FILE's ledger: granted, spent and left; of rho also what it means at FILE's delta."""
-    from dp_dask import show  # noqa: PLC0415
+    """Show every data set of FILE's ledger: granted, spent, reserved, left, limits; of rho also what it means at FILE's delta."""
     from dp_dask.gate.noise import meaning  # noqa: PLC0415
+    from dp_dask.show_ledger import accounts  # noqa: PLC0415
 
-    found = _open(file, lambda book, p, _who: [(b, meaning(b.unit, b.spent, p.delta)) for b in book.balances()])
-    show.balances(found, as_json=as_json)
+    found = _open(file, lambda book, p, _who: [(*found, p.delta) for found in book.accounts()])
+    told = [(account, n, meaning(account.balance.unit, account.balance.spent, delta)) for account, n, delta in found]
+    accounts(told, as_json=as_json)
 
 
 @ledger.command("verify")
@@ -87,6 +142,24 @@ def ledger_verify(file: Path, *, as_json: bool) -> None:
     """Recompute the chain of entries and the sums of FILE's ledger."""
     count = _open(file, lambda book, _p, _who: book.verify())
     click.echo(json.dumps({"entries": count, "sound": True}) if as_json else f"{count} entries, all sound")
+
+
+@ledger.command("export")
+@FILE
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write into this file, in place of an older one.")
+@JSON
+def ledger_export(file: Path, output: Path | None, *, as_json: bool) -> None:
+    """Write every entry of FILE's ledger, in order: one JSON object a line, or with --json one for all."""
+    entries = _open(file, lambda book, _p, _who: book.entries())
+    lines = "".join(json.dumps(entry) + "\n" for entry in entries)
+    if output is not None:
+        from dp_dask.output import write_files  # noqa: PLC0415
+
+        write_files({output.name: lines}, output.absolute().parent)
+        told = {"entries": len(entries), "file": str(output)}
+        click.echo(json.dumps(told) if as_json else f"{len(entries)} entries: {output}")
+    else:
+        click.echo(json.dumps({"entries": entries}) if as_json else lines, nl=as_json)
 
 
 def _amount(epsilon: Decimal | None, rho: Decimal | None) -> dict[str, Any]:

@@ -20,15 +20,18 @@ from dp_dask.core.release import Request
 from dp_dask.core.schedule import Schedule
 from dp_dask.core.selected import SelectionRequest
 from dp_dask.core.slots import MARK
+from dp_dask.core.unit import RECORD, UnitOfProtection
 from dp_dask.core.where import Where
 from dp_dask.entries import strict_yaml
 from dp_dask.entries.build import Faults, build, check_keys, leaf, show
 from dp_dask.entries.cluster import make_cluster
-from dp_dask.entries.measurement import Measurement, Privacy
+from dp_dask.entries.measurement import Measurement
 from dp_dask.entries.measurements import make_measurements
 from dp_dask.entries.selection_measurement import SelectionMeasurement
+from dp_dask.entries.unit import Privacy, Relation, read_unit
 from dp_dask.entries.where import read_where
 from dp_dask.errors import ConfigError
+from dp_dask.private.databases import OfDatabase
 from dp_dask.private.filtered import Filtered
 from dp_dask.private.reduce import columns_of
 from dp_dask.private.sources import Source
@@ -52,6 +55,10 @@ __all__ = [
 SOURCES = "dp_dask.private.sources"
 CLUSTER_VARIABLE = "DP_DASK_CLUSTER"
 FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
+NO_VERSION = (
+    'is missing; a database does not tell when its data changed: name their state, as version: "2026-01-31", and another one '
+    "whenever they changed, because what was released of a version is released again, free of charge"
+)
 SIMULATIONS, FEWEST_SIMULATIONS, MOST_SIMULATIONS = Effort().most, 2_000, 10**8
 
 
@@ -61,7 +68,9 @@ class Pipeline:
 
     dataset: str
     source: Source
-    version: str | None  # overrides the files' own state as the data version
+    version: str | None  # overrides the source's own state as the data version
+    protects: UnitOfProtection
+    passes: int  # over the data, each with a part of the persons
     neighbours: Neighbours
     n: int | None
     expected_n: float | None
@@ -99,8 +108,8 @@ class Pipeline:
 
     @property
     def columns(self) -> tuple[list[str], frozenset[str]]:
-        """The columns that are measured, and which of them hold texts."""
-        return _columns(self.measurements, self.selections)
+        """The columns that are read of the records, and which of them hold texts."""
+        return _columns(self.protects, self.measurements, self.selections)
 
     @property
     def unit(self) -> Unit:
@@ -175,14 +184,18 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     name = leaf(str, dataset.get("name", "-"), "dataset.name", faults)
     if name is not None and not is_name(name):
         faults.add("dataset.name", f"is {show(name)}; use {NAME} only")
-    if dataset.get("unit", "record") != "record":
-        faults.add("dataset.unit", f"is {show(dataset['unit'])}; this version protects a record: write unit: record")
+    unit, passes = read_unit(dataset.get("unit", "record"), faults)
     version = leaf(str | None, dataset.get("version"), "dataset.version", faults)
     if version is not None and version.startswith(MARK):
         faults.add("dataset.version", "begins with a character that no text holds; give plain text")
     source = _plugin(SOURCES, dataset["source"], "dataset.source", faults) if "source" in dataset else None
+    if isinstance(source, OfDatabase):
+        if not (version or source.has_state):
+            faults.add("dataset.version", NO_VERSION)
+        version = version and f"{version}\n{source.asked}"  # of another table, the same version is another state
     where = read_where(dataset["where"], faults) if "where" in dataset else None
-    privacy = build(Privacy, top["privacy"], "privacy", faults) if "privacy" in top else None
+    relation = build(Relation, top["privacy"], "privacy", faults) if "privacy" in top else None
+    privacy = None if relation is None else _protecting(unit, relation, faults)
     inference = build(Inference, top.get("inference", {}), "inference", faults)
     cluster = make_cluster(top.get("cluster", "local"), faults)
     path = "simulation_cluster"
@@ -204,6 +217,8 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
         dataset=name,
         source=source if where is None else Filtered(source, where),
         version=version,
+        protects=unit,
+        passes=passes,
         neighbours=privacy.neighbours,
         n=privacy.n,
         expected_n=privacy.expected_records,
@@ -222,10 +237,20 @@ def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     )
 
 
-def _columns(measurements: Sequence[Measurement], selections: Sequence[SelectionMeasurement]) -> tuple[list[str], frozenset[str]]:
+def _protecting(unit: UnitOfProtection, relation: Relation, faults: Faults) -> Privacy:
+    fault = unit.fault(relation.neighbours)
+    if fault:
+        faults.add("dataset.unit", fault)
+        unit = RECORD  # to find what else is wrong
+    return Privacy(relation.neighbours, relation.n, relation.expected_records, relation.delta, unit)
+
+
+def _columns(
+    unit: UnitOfProtection, measurements: Sequence[Measurement], selections: Sequence[SelectionMeasurement]
+) -> tuple[list[str], frozenset[str]]:
     distances = [choice.request.distance for choice in selections]
     of_sums = [distance.statistic for distance in distances if isinstance(distance, OfSums)]
-    columns, texts = columns_of([*(m.request.statistic for m in measurements), *of_sums])
+    columns, texts = columns_of([*(m.request.statistic for m in measurements), *of_sums], unit)
     by_record = {column for distance in distances if not isinstance(distance, OfSums) for column in distance.columns}
     return sorted({*columns, *by_record}), texts
 
@@ -241,7 +266,7 @@ def _is_served(
     if privacy is not None and privacy.neighbours is Neighbours.REPLACE:
         told = "which records meet a condition is private, and so is their number: use neighbours: add_remove, without n"
         faults.add("dataset.where", f"does not go with neighbours: replace; {told}")
-    columns, texts = _columns(measurements, selections)
+    columns, texts = _columns(RECORD if privacy is None else privacy.unit, measurements, selections)
     fault = where.fault(set(columns) - texts, texts)
     if fault:
         faults.add("dataset.where", fault)

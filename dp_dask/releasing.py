@@ -63,6 +63,9 @@ def _release_new(
     pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress, *, resume: bool
 ) -> tuple[dict[str, Released], tuple[str, ...]]:
     version = pipeline.version or pipeline.source.version()
+    if not version:  # or the same question of other data would be answered by what was released before
+        msg = "the source tells no version of its data; name one, dataset.version"
+        raise SourceError(msg)
     names = [*(m.name for m in pipeline.measurements), *(s.name for s in pipeline.selections)]
     digests = [ledger.digest(request, version) for request in pipeline.requests]
     kept: dict[str, Released] = {}
@@ -75,16 +78,18 @@ def _release_new(
             new[digest] = request
     ours: set[str] = set()
     if new:
-        ledger.check_affordable(pipeline.dataset, pipeline.neighbours, [request.loss for request in new.values()])
-        state = pipeline.source.version() if pipeline.version else version
-        drawn = _draw(pipeline, list(new.values()), state, noise, progress, resume=resume)
-        why = ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)
-        ours = {made.id for made in drawn}
-        try:
-            shown = ledger.commit(list(zip(new, drawn, strict=True)), who=who(), why=why)
-        except DpDaskError as error:
-            drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
-            raise error.with_traceback(None) from None
+        ledger.check_unit(pipeline.dataset, pipeline.protects)
+        losses = {digest: request.loss for digest, request in new.items()}
+        asking = {"who": who(), "why": ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)}
+        with ledger.reserved(pipeline.dataset, pipeline.neighbours, losses, **asking):
+            state = pipeline.source.version() if pipeline.version else version
+            drawn = _draw(pipeline, list(new.values()), state, noise, progress, resume=resume)
+            ours = {made.id for made in drawn}
+            try:
+                shown = ledger.commit(list(zip(new, drawn, strict=True)), **asking)
+            except DpDaskError as error:
+                drawn.clear()  # not paid for: no frame that a reporter keeps may hold a noisy value
+                raise error.with_traceback(None) from None
         kept.update(zip(new, shown, strict=True))
     released = {name: kept[digest] for name, digest in zip(names, digests, strict=True)}
     first = dict(zip(reversed(digests), reversed(names), strict=True))  # of equal requests the first one paid
@@ -130,13 +135,16 @@ def _draw(
                 simulates_on = stack.enter_context(pipeline.simulation_cluster.client())
             parts = []
             if statistics:
-                pipeline.source.check(*columns_of(statistics))
+                pipeline.source.check(*columns_of(statistics, pipeline.protects))
                 sealed = reduce(
                     client,
                     pipeline.source,
                     statistics,
                     progress=lambda done, of: progress("splits read", done, of),
                     stall_timeout=pipeline.cluster.stall_timeout,
+                    unit=pipeline.protects,
+                    dataset=pipeline.dataset,
+                    passes=pipeline.passes,
                 )
                 sizes = [sum(len(r.statistic.units) for r in sums), *(len(s.units) for s in statistics[len(sums) :])]
                 parts = cut(sealed, sizes)

@@ -14,6 +14,8 @@ from dp_dask.core.schedule import Schedule, missed, slot_at
 from dp_dask.core.slots import Slot, read_slot
 from dp_dask.errors import BudgetError, ConfigError
 from dp_dask.gate.ledger import Ledger
+from dp_dask.private.databases import OfDatabase
+from dp_dask.private.filtered import Filtered
 from dp_dask.public.publication import read
 from dp_dask.releasing import released_as
 
@@ -74,7 +76,9 @@ def schedule(pipeline: Pipeline, given: str | None, *, now: datetime | None = No
         problem = str(error)
     if problem:
         raise ConfigError.of(name, problem)
-    pipeline = replace(pipeline, version=slot.version)
+    source = pipeline.source.source if isinstance(pipeline.source, Filtered) else pipeline.source
+    asked = f"\n{source.asked}" if isinstance(source, OfDatabase) else ""  # another table is another question of the same slot
+    pipeline = replace(pipeline, version=slot.version + asked)
     folder = pipeline.output / slot.folder
     _check_folder(folder, pipeline)
     lost = () if pipeline.schedule is None else missed(pipeline.schedule, _slots_in(pipeline.output), slot)
@@ -112,7 +116,7 @@ def state(pipeline: Pipeline, scheduled: Scheduled) -> dict[str, Any]:
     try:
         ledger.balance(pipeline.dataset)
         for name, request in zip(names, pipeline.requests, strict=True):
-            found[name] = ledger.find(ledger.digest(request, scheduled.slot.version), released_as(request)) is not None
+            found[name] = ledger.find(ledger.digest(request, pipeline.version or ""), released_as(request)) is not None
     except BudgetError:  # no ledger, or no budget: nothing was ever released
         pass
     finally:

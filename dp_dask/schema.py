@@ -16,11 +16,11 @@ from dp_dask.core.schedule import Schedule
 from dp_dask.entries.build import key_of
 from dp_dask.entries.cluster import CLUSTERS
 from dp_dask.entries.distance import DISTANCES
-from dp_dask.entries.measurement import Privacy
 from dp_dask.entries.model import MODELS
 from dp_dask.entries.prior import POOLED
 from dp_dask.entries.selection_measurement import METHODS, Choice, Threshold
 from dp_dask.entries.simulator import SIMULATORS, Handling
+from dp_dask.entries.unit import Persons, Relation
 from dp_dask.public.infer import ENGINES
 
 __all__ = ["schema"]
@@ -133,14 +133,14 @@ def schema() -> dict[str, Any]:
     dataset = {
         "name": name,
         "source": {"oneOf": [_kind(SOURCES, kind) for kind in plugins.names(SOURCES)]},
-        "unit": {"const": "record"},
+        "unit": {"oneOf": [{"const": "record"}, _persons()], "description": "whom epsilon protects: a record, or a person"},
         "version": {"type": "string"},
         "where": WHERE,
     }
     clusters = plugins.names(CLUSTERS)
     properties = {
         "dataset": _mapping(dataset, ["name", "source", "unit"]),
-        "privacy": _dataclass(Privacy),
+        "privacy": _dataclass(Relation),
         "measurements": {
             "type": "object",
             "propertyNames": name,
@@ -174,7 +174,16 @@ def _dataclass(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)
     required = [key_of(f) for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
-    return _mapping({key_of(f): TypeAdapter(hints[f.name]).json_schema() for f in fields}, required)
+    return _mapping({key_of(f): _leaf(hints[f.name]) for f in fields}, required)
+
+
+def _leaf(kind: Any) -> dict[str, Any]:
+    return _dataclass(kind) if dataclasses.is_dataclass(kind) else TypeAdapter(kind).json_schema()
+
+
+def _persons() -> dict[str, Any]:
+    described = _dataclass(Persons)
+    return {**described, "oneOf": [{"required": ["max_records"]}, {"required": ["combine"]}]}
 
 
 def _kind(folder: str, kind: str) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from rich.table import Table
 
 from dp_dask.check import Check, Forecast
 from dp_dask.core.prior_kinds import tell_moments
-from dp_dask.core.privacy import Spent, Unit, rounded_up
+from dp_dask.core.privacy import Unit, rounded_up
 from dp_dask.explore import Exploration, Explored, Tried
 from dp_dask.explore.results import tell_outside
-from dp_dask.gate.journal import Balance
 from dp_dask.output import inference_json
 from dp_dask.pipeline import Run
 from dp_dask.progress import Progress, silent
@@ -28,11 +27,13 @@ from dp_dask.public.prediction import Prediction
 from dp_dask.public.questions import Answer
 from dp_dask.public.simulation import Width
 from dp_dask.public.uniformity import LEVEL, Uniformity
+from dp_dask.show_ledger import balance_json, spent_json
 from dp_dask.show_selections import planned_selections, selection_json, selections
 from dp_dask.show_slots import of_slot
-from dp_dask.terminal import MOST_ROWS, make_console, make_table, number
+from dp_dask.show_source import source_plan
+from dp_dask.terminal import MOST_ROWS, make_console, make_table, number, print_json
 
-__all__ = ["balances", "calibration", "check", "experiment", "exploration", "posteriors", "progress", "run"]
+__all__ = ["calibration", "check", "experiment", "exploration", "posteriors", "progress", "run"]
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def progress() -> Iterator[Progress]:
 def run(result: Run, summaries: Sequence[Summary], folder: Path, *, as_json: bool) -> None:
     """Show the posteriors, the budget and where the files are."""
     if as_json:
-        _print_json(json.loads((folder / "run.json").read_text(encoding="utf-8")) | {"folder": str(folder)})
+        print_json(json.loads((folder / "run.json").read_text(encoding="utf-8")) | {"folder": str(folder)})
         return
     console = make_console()
     told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
@@ -84,7 +85,7 @@ def posteriors(
 ) -> None:
     """Show posteriors that were made from a public release, the records to expect and the answers to questions."""
     if as_json:
-        _print_json(inference_json(summaries, answers, predictions))
+        print_json(inference_json(summaries, answers, predictions))
         return
     console = make_console()
     _posteriors(console, summaries)
@@ -136,14 +137,16 @@ def check(result: Check, picture: Path | None = None, slot: Mapping[str, Any] | 
     if as_json:
         plan = {
             "dataset": result.dataset,
-            **_spent("cost", result.cost),
-            "budget": None if result.balance is None else _balance(result.balance),
+            "protects": result.protects,
+            **spent_json("cost", result.cost),
+            "budget": None if result.balance is None else balance_json(result.balance),
             "refusal": result.refusal,
+            "source": asdict(result.source),
             "measurements": {f.measurement: _forecast(f) for f in result.forecasts},
             "selections": {f.measurement: selection_json(f) for f in result.selections},
             "picture": None if picture is None else str(picture),
         }
-        _print_json(plan if slot is None else {**plan, "slot": slot})
+        print_json(plan if slot is None else {**plan, "slot": slot})
         return
     console = make_console()
     table = make_table(
@@ -155,6 +158,8 @@ def check(result: Check, picture: Path | None = None, slot: Mapping[str, Any] | 
         for parameter, width in list(zip(f.parameters, widths, strict=True))[:MOST_ROWS]:
             table.add_row(f.measurement, parameter, *facts, *width)
     console.print("valid")
+    console.print(f"protects {result.protects}", soft_wrap=True)
+    source_plan(console, result.source)
     if result.forecasts:
         console.print(table)
     planned_selections(console, result.selections)
@@ -206,7 +211,7 @@ def exploration(result: Exploration, picture: Path | None, *, as_json: bool) -> 
     if as_json:
         plain = json.loads(json.dumps(asdict(result), default=str, allow_nan=False))  # decimals as text
         plain["measurements"] = {m.pop("measurement"): m for m in plain["measurements"]}
-        _print_json(plain | {"picture": None if picture is None else str(picture)})
+        print_json(plain | {"picture": None if picture is None else str(picture)})
         return
     console = make_console()
     for m in result.measurements:
@@ -245,7 +250,7 @@ def _explored(m: Explored) -> Table:
 def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:
     """Show whether posteriors can be believed."""
     if as_json:
-        _print_json({name: {**asdict(u), "passes": u.passes} for name, u in results.items()})
+        print_json({name: {**asdict(u), "passes": u.passes} for name, u in results.items()})
         return
     console = make_console()
     table = make_table("parameter", "replicates", "gamma", "pass mark", "p-value", "KS distance", "verdict")
@@ -261,34 +266,8 @@ def calibration(results: dict[str, Uniformity], *, as_json: bool) -> None:
 def experiment(told: Mapping[str, Any], texts: Mapping[str, str], folder: Path, *, as_json: bool) -> None:
     """Show the tables of a comparison and where its files are."""
     if as_json:
-        _print_json({"folder": str(folder), **told})
+        print_json({"folder": str(folder), **told})
         return
     console = make_console()
     console.print(texts["table.md"], soft_wrap=True)
     console.print(f"files: {folder}", soft_wrap=True)
-
-
-def balances(found: Sequence[tuple[Balance, Spent]], *, as_json: bool) -> None:
-    """Show the budgets of a ledger, and what is spent of each."""
-    if as_json:
-        _print_json({b.dataset: _balance(b) | ({} if s.epsilon is None else _spent("spent", s)) for b, s in found})
-        return
-    table = make_table("data set", "neighbours", "unit", "granted", "spent", "left", "spent means")
-    for b, s in found:
-        means = "" if s.epsilon is None else f"epsilon {rounded_up(s.epsilon)} at delta {s.delta}"
-        table.add_row(b.dataset, str(b.neighbours), str(b.unit), str(b.granted), str(b.spent), str(b.left), means)
-    make_console().print(table)
-
-
-def _balance(b: Balance) -> dict[str, str]:
-    amounts = {"granted": str(b.granted), "spent": str(b.spent), "left": str(b.left)}
-    return {"neighbours": str(b.neighbours), "unit": str(b.unit), **amounts}
-
-
-def _spent(name: str, s: Spent) -> dict[str, Any]:
-    means = {} if s.epsilon is None else {f"{name}_epsilon_at_delta": s.epsilon, "delta": str(s.delta)}
-    return {name: str(s.amount), "unit": str(s.unit), **means}
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["MOST_ROWS", "make_console", "make_table", "number"]
+__all__ = ["MOST_ROWS", "make_console", "make_table", "number", "print_json"]
 
 MOST_ROWS = 40  # of a table on a terminal; files and --json hold all
 
@@ -28,3 +30,8 @@ def make_table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column)
     return table
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object as a line."""
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")

@@ -22,6 +22,7 @@ PROCESSES.set_forkserver_preload(
         "distributed",
         "matplotlib.backends.backend_svg",
         "opendp.prelude",
+        "psycopg",
         "scipy.signal",
         "scipy.stats",
         "sqlalchemy.dialects.sqlite",
@@ -37,7 +38,7 @@ def dp_dask(folder: Path, *words: str | Path, paths: tuple[Path, ...] = ()) -> s
     """
     with tempfile.TemporaryDirectory() as kept:
         files = [Path(kept) / name for name in ("out", "err")]
-        process = PROCESSES.Process(target=_run, args=(folder, tuple(map(str, words)), paths, files))
+        process = PROCESSES.Process(target=_run, args=(folder, tuple(map(str, words)), paths, files, dict(os.environ)))
         process.start()
         try:
             process.join()
@@ -47,10 +48,11 @@ def dp_dask(folder: Path, *words: str | Path, paths: tuple[Path, ...] = ()) -> s
     return subprocess.CompletedProcess(["dp_dask", *map(str, words)], process.exitcode, *told)
 
 
-def _run(folder: Path, words: tuple[str, ...], paths: tuple[Path, ...], files: list[Path]) -> None:
+def _run(folder: Path, words: tuple[str, ...], paths: tuple[Path, ...], files: list[Path], environment: dict[str, str]) -> None:
     for stream, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT), stream)
     os.chdir(folder)
+    os.environ.update(environment)  # of now, not of when the server began
     sys.path[:0] = [str(folder), *map(str, paths)]  # where -m and PYTHONPATH would put them
     os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")])
     sys.argv = ["dp_dask", *words]

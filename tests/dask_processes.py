@@ -30,14 +30,20 @@ def environment(folder: Path, tls: Path | None, changes: dict[str, str]) -> dict
 
 @contextlib.contextmanager
 def running(
-    folder: Path, tls: Path | None = None, *, workers: int = 1, options: tuple[str, ...] = (), **changes: str
+    folder: Path,
+    tls: Path | None = None,
+    *,
+    workers: int = 1,
+    nanny: bool = False,
+    options: tuple[str, ...] = (),
+    **changes: str,
 ) -> Iterator[Path]:
     """Start a scheduler on the loopback interface and workers of it; give the scheduler's file."""
     folder.mkdir(parents=True, exist_ok=True)
     env, file, scheme = environment(folder, tls, changes), folder / "scheduler.json", "tcp" if tls is None else "tls"
     dask = [sys.executable, "-m", "dask"]
     shared = ["--host", f"{scheme}://127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
-    processes = []
+    processes, nannies = [], [] if nanny else ["--no-nanny"]
     with (folder / "log").open("wb") as log:
 
         def start(*arguments: str) -> None:
@@ -50,7 +56,7 @@ def running(
                 assert time.monotonic() < until, (folder / "log").read_text()
                 time.sleep(0.05)
             for _ in range(workers):
-                start("worker", *shared, "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", *options)
+                start("worker", *shared, "--scheduler-file", str(file), "--nthreads", "1", *nannies, *options)
             yield file
         finally:
             for process in reversed(processes):

@@ -98,7 +98,7 @@ CONFIG = {
     ),
     "n missing": (changed(privacy__n=None), "privacy: neighbours: replace needs n"),
     "n private": (changed(privacy__neighbours="add_remove"), "n is private under add_remove"),
-    "unit": (changed(dataset__unit="person"), "dataset.unit: is 'person'; this version protects a record"),
+    "unit": (changed(dataset__unit="person"), "dataset.unit: is 'person'; give record, or a person as {column: .., type:"),
     "sigma missing": (changed(measurements__m__model="normal"), "measurements.m.sigma: is missing"),
     "no measurement": ({**GOOD, "measurements": {}}, "measurements: is {}; give at least one"),
     "ledger in memory": ({**GOOD, "ledger": "sqlite://"}, "ledger: a ledger must outlive the run"),

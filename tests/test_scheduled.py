@@ -94,6 +94,18 @@ def test_no_version_that_is_written_by_hand_is_a_slot(folder):
     assert (done.returncode, "dataset.version: begins with a character that no text holds" in done.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("where", [None, {"x": {"from": 1}}])
+def test_another_table_of_a_database_is_another_question_of_the_same_slot(folder, where):
+    def version(table):
+        source = {"kind": "sqlite", "path": "a.db", "table": table}
+        content = changed(dataset__source=source, dataset__version="any", privacy={"neighbours": "add_remove"})
+        write(folder, {**content, "dataset": {**content["dataset"], **({"where": where} if where else {})}})
+        return schedule(load(folder / "p.yaml"), "2024-05-01", now=NOON)[0].version
+
+    assert version("people") == version("people") != version("visits")
+    assert version("people").startswith(Slot(datetime(2024, 5, 1, tzinfo=UTC)).version)
+
+
 class Gone(OfFiles):
     """A table that is there no more."""
 
@@ -147,8 +159,10 @@ def test_what_is_no_slot_is_refused_with_code_2_and_charges_nothing(folder, give
     assert (spent(folder), (folder / "out").exists()) == ("0", False)
 
 
-def test_two_runs_of_one_slot_at_once_are_charged_once_and_show_the_same(folder):
-    """Both look into the ledger before either commits, and both write the same files."""
+@pytest.mark.parametrize("epsilon", [0.5, 3])
+def test_two_runs_of_one_slot_at_once_are_charged_once_and_show_the_same(folder, epsilon):
+    """Both look into the ledger before either commits, and both write the same files; the budget may be enough for one alone."""
+    write(folder, changed(measurements__m__epsilon=epsilon))
     barrier = PROCESSES.Barrier(2)
     files = [folder / f"told-{i}" for i in range(2)]
     racers = [PROCESSES.Process(target=race, args=(folder / "p.yaml", "2024-05-01", barrier, file)) for file in files]
@@ -159,7 +173,7 @@ def test_two_runs_of_one_slot_at_once_are_charged_once_and_show_the_same(folder)
     assert [racer.exitcode for racer in racers] == [0, 0]
     charged, ids, folders = zip(*[json.loads(file.read_text()) for file in files], strict=True)
     assert sorted(charged) == [[], ["m"]]
-    assert (len(set(ids)), len(set(folders)), spent(folder)) == (1, 1, "0.5")
+    assert (len(set(ids)), len(set(folders)), spent(folder)) == (1, 1, str(epsilon))
     ledger = Ledger(load(folder / "p.yaml").ledger)
     assert ledger.verify() == 2
     ledger.close()

@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
 from enum import StrEnum
 
 __all__ = [
+    "DECIMALS",
     "EXACT",
     "USUAL",
     "Loss",

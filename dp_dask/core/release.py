@@ -8,11 +8,13 @@ from typing import Literal
 
 from dp_dask.core.categories import CategoryCounts
 from dp_dask.core.cluster_bands import ClusterBands
+from dp_dask.core.combined import measured
 from dp_dask.core.gram import GramSum
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
+from dp_dask.core.unit import RECORD, UnitOfProtection
 from dp_dask.core.where import Where
 
 __all__ = ["INSECURE", "MAX_SCALE", "AnyStatistic", "Mechanism", "Release", "Request"]
@@ -32,16 +34,17 @@ class Request:
     """One noisy vector of sums, in full: equal requests on the same data version share one release and one charge.
 
     Either ``epsilon`` is given, for discrete Laplace noise, or ``rho``, for discrete Gaussian noise. ``where`` says of which
-    records alone the sums are, if not of all.
+    records alone the sums are, if not of all, and ``unit`` whom the noise protects.
     """
 
     dataset: str
     statistic: AnyStatistic
     neighbours: Neighbours
-    n: int | None  # the public number of records under replace, None where it is private
+    n: int | None  # the public number of records (persons, where they are protected) under replace, None where it is private
     epsilon: Decimal | None = None
     rho: Decimal | None = None
     where: Where | None = None
+    unit: UnitOfProtection = RECORD
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) is (self.rho is None):
@@ -60,6 +63,24 @@ class Request:
         if self.n is not None and self.n < 0:
             msg = f"n is {self.n}; it must not be negative"
             raise ValueError(msg)
+        fault = self.unit.fault(self.neighbours)
+        if fault:
+            raise ValueError(fault)
+        if self.unit.is_person and isinstance(self.statistic, ClusterBands):
+            msg = "clusters' bands are counted over all records, of a person too: they protect a record and no person"
+            raise ValueError(msg)
+        if self.unit.combine is not None:
+            measured(self.statistic)  # refuses what no combined record can be measured for
+
+    @property
+    def sensitivity(self) -> int:
+        """The largest L1 change of the released vector, in grid units, between data sets that differ in one unit."""
+        return self.unit.sensitivity(self.statistic, self.neighbours)
+
+    @property
+    def squared_sensitivity(self) -> int:
+        """The square of its largest L2 change."""
+        return self.unit.squared_sensitivity(self.statistic, self.neighbours)
 
     @property
     def loss(self) -> Loss:
@@ -105,12 +126,12 @@ class Release:
         if not (0 < self.scale < MAX_SCALE and self.sensitivity > 0):
             msg = "scale must lie between 0 and 2^57, sensitivity above 0"
             raise ValueError(msg)
-        loss, statistic = self.request.loss, self.request.statistic
+        loss = self.request.loss
         if loss.unit is Unit.RHO:
-            mechanism, promised = "discrete_gaussian", statistic.squared_sensitivity(self.request.neighbours)
+            mechanism, promised = "discrete_gaussian", self.request.squared_sensitivity
             bought = 2 * self.scale**2 * float(loss.amount)
         else:
-            mechanism, promised = "discrete_laplace", statistic.sensitivity(self.request.neighbours)
+            mechanism, promised = "discrete_laplace", self.request.sensitivity
             bought = self.scale * float(loss.amount)
         if self.mechanism != mechanism:
             msg = f"a request of {loss.unit} is released by {mechanism}, not by {self.mechanism}"

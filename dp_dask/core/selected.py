@@ -8,12 +8,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
+from dp_dask.core.combined import measured
 from dp_dask.core.distances import FARTHEST
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import EXACT, Loss, Neighbours, Unit
 from dp_dask.core.recordwise import Recordwise
 from dp_dask.core.release import ID_LENGTH, MAX_SCALE
 from dp_dask.core.selection import SparseVector, TopC
+from dp_dask.core.unit import RECORD, UnitOfProtection
 from dp_dask.core.where import Where
 
 __all__ = ["AnyDistance", "Selection", "SelectionMechanism", "SelectionRequest", "mechanism_of", "threshold_of"]
@@ -50,6 +52,7 @@ class SelectionRequest:
     code: str = ""
     draws: str = ""
     where: Where | None = None  # of which records alone, if not of all
+    unit: UnitOfProtection = RECORD
 
     def __post_init__(self) -> None:
         for name in ("known", "prior"):
@@ -70,7 +73,8 @@ class SelectionRequest:
             told = f"there are {self.n_simulations} simulations in batches of {self.batch_size}; both must be at least 1"
             msg = f"{told}, and a batch no larger than {LARGEST_BATCH}"
             raise ValueError(msg)
-        moves = self.distance.sensitivity(self.neighbours)
+        self._check_unit()
+        moves = self.sensitivity
         if self.question.sensitivity != moves:
             msg = f"the question's sensitivity is {self.question.sensitivity} steps; that of the distance is {moves}"
             raise ValueError(msg)
@@ -82,6 +86,11 @@ class SelectionRequest:
             raise ValueError(msg)
 
     @property
+    def sensitivity(self) -> int:
+        """The most steps by which a distance differs between data sets that differ in one unit."""
+        return self.unit.sensitivity(self.distance, self.neighbours)
+
+    @property
     def is_sparse_vector(self) -> bool:
         """Whether distances are compared with a threshold, and not with each other."""
         return isinstance(self.question, SparseVector)
@@ -90,6 +99,17 @@ class SelectionRequest:
     def loss(self) -> Loss:
         """The privacy loss that is asked for, which decides the noise."""
         return Loss(Unit.EPSILON, self.question.epsilon) if isinstance(self.question, SparseVector) else self.question.loss
+
+    def _check_unit(self) -> None:
+        fault = self.unit.fault(self.neighbours)
+        if self.unit.is_person and not isinstance(self.distance, OfSums):
+            fault = (
+                "a distance record by record compares places in the files, of which a person may have any: it protects a record"
+            )
+        if fault:
+            raise ValueError(fault)
+        if self.unit.combine is not None and isinstance(self.distance, OfSums):
+            measured(self.distance.statistic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

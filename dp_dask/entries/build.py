@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
@@ -52,11 +53,9 @@ def check_keys(given: Any, path: str, known: Iterable[str], required: Iterable[s
 
 def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
     """Return one value as the type, or note what it should be and return None."""
-    if isinstance(value, bool | str) and kind in NUMBERS:
-        faults.add(path, f"is {show(value)}; give a number such as 10, 0.5 or 1e-3")
-        return None
-    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
-        faults.add(path, f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude")
+    problem = _misfit(kind, value)
+    if problem:
+        faults.add(path, problem)
         return None
     inner: Any = next((each for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)), None)
     if inner is not None and isinstance(value, dict):
@@ -75,6 +74,17 @@ def leaf(kind: Any, value: Any, path: str, faults: Faults) -> Any:
             faults.add(where, f"is {show(fault['input'])}; {wanted}")
         return None
     return result
+
+
+def _misfit(kind: Any, value: Any) -> str:
+    """Say why a value cannot be of the type, where there is more to say than the type; else nothing."""
+    if isinstance(value, bool | str) and kind in NUMBERS:
+        return f"is {show(value)}; give a number such as 10, 0.5 or 1e-3"
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > LARGEST_EXPONENT:
+        return f"is {show(value)}; give a number between 1e-300 and 1e300 in magnitude"
+    if kind is Path and isinstance(value, str) and "://" in value:
+        return "is a URL; give the path of a file or folder on a local or mounted disk"  # it may hold a password
+    return ""
 
 
 def leaves(kind: Any, given: Any, path: str, faults: Faults) -> list[Any]:
@@ -117,4 +127,5 @@ def show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, Decimal) else repr(value)
+    text = re.sub(r"://[^\s'\"]*@", "://***@", text)  # where an address has a password
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004

@@ -15,7 +15,7 @@ from dp_dask.core.grid import MAX_PRIVATE_RECORDS, MOST_CELLS, check_headroom, c
 from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.joint_priors import Independent
 from dp_dask.core.pooled import Pooled, PooledGroups
-from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_delta
+from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import AnyStatistic, Request
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.core.table_sum import TableSum
@@ -26,6 +26,7 @@ from dp_dask.entries.model import MODELS, find_class, known_names, make_model
 from dp_dask.entries.prior import make_prior
 from dp_dask.entries.summary import Setting
 from dp_dask.entries.tables import inside_sum, table_sum
+from dp_dask.entries.unit import Privacy, check_unit
 from dp_dask.public.gram_report import GramPrior
 from dp_dask.public.groups import GroupedModel
 from dp_dask.public.simulator_model import SimulatorModel
@@ -67,36 +68,6 @@ class Measurement:
     def whole(self) -> tuple[Any, Any]:
         """The model and the prior of all that is reported."""
         return for_report(self.model, self.prior, self.request.statistic)
-
-
-@dataclass(frozen=True, slots=True)
-class Privacy:
-    """Who is protected: the relation, and n where it is public; the delta at which losses in rho are told as an epsilon too."""
-
-    neighbours: Neighbours
-    n: int | None = None
-    expected_records: float | None = None
-    delta: Decimal | None = None
-
-    def __post_init__(self) -> None:
-        if self.delta is not None:
-            object.__setattr__(self, "delta", exact_delta(self.delta))
-        if self.neighbours is Neighbours.REPLACE:
-            if self.n is None:
-                msg = "neighbours: replace needs n, the public and exact number of records; where it is not public use add_remove"
-                raise ValueError(msg)
-            if not 0 <= self.n <= MAX_PRIVATE_RECORDS:
-                msg = f"n is {self.n}; it must be between 0 and 2^40"
-                raise ValueError(msg)
-            if self.expected_records is not None:
-                msg = "expected_records is for add_remove; under replace n itself is public"
-                raise ValueError(msg)
-        elif self.n is not None:
-            msg = "n is private under add_remove and released with noise; leave it out (expected_records takes a public guess)"
-            raise ValueError(msg)
-        if self.expected_records is not None and not 0 < self.expected_records <= MAX_PRIVATE_RECORDS:
-            msg = f"expected_records is {self.expected_records}; give a public guess of the number of records, above 0"
-            raise ValueError(msg)
 
 
 def for_report(model: Any, prior: Any, statistic: AnyStatistic) -> tuple[Any, Any]:
@@ -159,10 +130,14 @@ def make_measurement(
     if len(faults.problems) > before or privacy is None or model is None or prior is None or loss is None:
         return None
     try:
-        statistic = _statistic(model, column, bounds, outside, privacy, resolution(loss), by, inside_count)
+        epsilon = resolution(privacy.unit.for_a_record(loss))
+        statistic = _statistic(model, column, bounds, outside, privacy, epsilon, by, inside_count)
     except ValueError as error:
         where = "bounds" if has_bounds else "columns" if hasattr(cls, "bounded") else "categories"
         faults.add(f"{path}.{where}", str(error))
+        return None
+    check_unit(privacy.unit, statistic, name, faults, is_integer=getattr(model, "is_integer", False))
+    if len(faults.problems) > before:
         return None
     request = make_request(dataset, statistic, privacy, loss)
     return Measurement(name=name, model_name=model_name, model=model, prior=prior, request=request, inside_count=inside_count)
@@ -201,7 +176,8 @@ def redesign(
     statistic = m.request.statistic
     by = GroupBy(statistic.by.column, statistic.by.categories) if isinstance(statistic, GroupedSum) else None
     loss = Loss(Unit.EPSILON, epsilon)
-    made = _statistic(m.model, statistic.columns[0], bounds, outside, privacy, resolution(loss), by, inside_count)
+    resolved = resolution(privacy.unit.for_a_record(loss))
+    made = _statistic(m.model, statistic.columns[0], bounds, outside, privacy, resolved, by, inside_count)
     request = dataclasses.replace(m.request, statistic=made, epsilon=loss.amount)
     return dataclasses.replace(m, request=request, inside_count=inside_count)
 
@@ -250,7 +226,7 @@ def _inside_count(value: Any, path: str, faults: Faults) -> float | None:
 
 
 def make_request(dataset: str, statistic: AnyStatistic, privacy: Privacy, loss: Loss) -> Request:
-    """Ask for a statistic under the file's relation, by the noise of this loss."""
+    """Ask for a statistic for the file's unit and relation, by the noise of this loss."""
     return Request(
         dataset=dataset,
         statistic=statistic,
@@ -258,6 +234,7 @@ def make_request(dataset: str, statistic: AnyStatistic, privacy: Privacy, loss: 
         n=privacy.n,
         epsilon=loss.amount if loss.unit is Unit.EPSILON else None,
         rho=loss.amount if loss.unit is Unit.RHO else None,
+        unit=privacy.unit,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
+from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Loss, Neighbours
 from dp_dask.core.selected import AnyDistance, SelectionRequest, threshold_of
 from dp_dask.core.selection import SparseVector, TopC, Variant
@@ -15,6 +16,7 @@ from dp_dask.entries.loss import read_loss
 from dp_dask.entries.measurement import Privacy
 from dp_dask.entries.prior import make_prior, plain_prior
 from dp_dask.entries.simulator import known_of_simulator, make_simulator
+from dp_dask.entries.unit import check_unit
 from dp_dask.errors import InferenceError
 from dp_dask.public.candidate_simulations import Candidates, batch_size_of, draws_digest, numbers_of
 from dp_dask.public.simulator_model import SimulatorModel
@@ -122,7 +124,7 @@ def make_selection(
     n = privacy.n if privacy.n is not None else max(round(privacy.expected_records or 0), 1)
     try:
         distance = make_distance(options, model, prior, n)
-        sensitivity = distance.sensitivity(privacy.neighbours)
+        sensitivity = privacy.unit.sensitivity(distance, privacy.neighbours)
     except (ValueError, OverflowError) as error:
         beyond = "has bounds or weights beyond what floating point holds; rescale the columns"
         faults.add(f"{path}.distance", beyond if isinstance(error, OverflowError) else str(error))
@@ -131,6 +133,8 @@ def make_selection(
     if choice.seconds is not None and held > MOST_HELD:
         told = f"would hold {held} simulated numbers until the time is over, {MOST_HELD} at most; give fewer simulations, or no"
         faults.add(f"{path}.seconds", f"{told} seconds")
+    _check_unit(privacy, distance, name, faults)
+    if len(faults.problems) > before:
         return None
     try:
         request = SelectionRequest(
@@ -147,6 +151,7 @@ def make_selection(
             batch_size=batch_size_of(distance),
             policy="retry" if model.policy == "retry" else "reject",
             code=model.code,
+            unit=privacy.unit,
         )
         request = replace(request, draws=draws_digest(prior, request.seed, request.batch_size))
         made = SelectionMeasurement(
@@ -157,6 +162,14 @@ def make_selection(
         faults.add(path, str(error))
         return None
     return made
+
+
+def _check_unit(privacy: Privacy, distance: AnyDistance, name: str, faults: Faults) -> None:
+    if isinstance(distance, OfSums):
+        check_unit(privacy.unit, distance.statistic, name, faults, is_integer=False)
+    elif privacy.unit.is_person:
+        told = f"does not go with measurement {name}: records are compared place by place, of which a person may have any"
+        faults.add("dataset.unit", f"{told}; write unit: record, or take another distance")
 
 
 def _question(

@@ -15,6 +15,7 @@ from dp_dask.entries.measurement import Measurement, Privacy, make_request, read
 from dp_dask.entries.prior import make_prior
 from dp_dask.entries.simulator import known_of_simulator, make_simulator
 from dp_dask.entries.summary import Clusters, Setting, make_summary, read_summary
+from dp_dask.entries.unit import check_unit
 from dp_dask.errors import InferenceError
 from dp_dask.public.simulator_model import SimulatorModel
 
@@ -69,10 +70,12 @@ def make_simulated(
                 neighbours=privacy.neighbours,
                 n=privacy.n if privacy.n is not None else _guess(privacy),
             )
-            statistic = make_summary(summary, setting, loss)
+            statistic = make_summary(summary, setting, privacy.unit.for_a_record(loss))
         check_headroom(statistic.largest, MAX_PRIVATE_RECORDS if privacy.n is None else max(privacy.n, 1))
     except (ValueError, InferenceError) as error:
         faults.add(f"{path}.summary", str(error))
+        return None
+    check_unit(privacy.unit, statistic, name, faults, is_integer=is_integer)
     if len(faults.problems) > before:
         return None
     request = make_request(dataset, statistic, privacy, loss)

@@ -103,7 +103,7 @@ class Setting:
     ) -> Measurement:
         """Return the measurement released in another way; raises ValueError where a file could not ask for it."""
         pipeline = self.pipeline
-        privacy = Privacy(pipeline.neighbours, pipeline.n, pipeline.expected_n)
+        privacy = Privacy(pipeline.neighbours, pipeline.n, pipeline.expected_n, unit=pipeline.protects)
         return redesign(m, privacy, bounds, outside, epsilon, inside_count)
 
     def at_epsilon(self, design: Design, epsilon: Decimal) -> Design:

@@ -32,10 +32,11 @@ class Draw:
 def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise) -> list[Release]:
     """Add noise to every coordinate of every request's sums (and weighted count), once.
 
-    Each request is private by the theorem of ``laplace_scale`` with the statistic's own ``sensitivity``, or of
-    ``gaussian_scale`` with its ``squared_sensitivity``. The whole is (sum of the epsilons)-differentially private by basic
-    composition, or zero-concentrated differentially private at the sum of all rho, where one is asked for: see ``Loss.priced``.
-    The result must reach the ledger before anything else: see ``Ledger.commit``.
+    Each request is private for its unit by the theorem of ``laplace_scale`` with its ``sensitivity``, or of ``gaussian_scale``
+    with its ``squared_sensitivity``: the statistic's own, and of persons what ``UnitOfProtection`` proves. The whole is
+    (sum of the epsilons)-differentially private by basic composition, or zero-concentrated differentially private at the sum of
+    all rho, where one is asked for: see ``Loss.priced``. The result must reach the ledger before anything else: see
+    ``Ledger.commit``.
 
     Raises SourceError where n is public and the data have another number of records: n is the same
     for every neighbour, so the refusal tells nothing that epsilon protects. Raises ConfigError as ``noise_of`` does, and
@@ -57,12 +58,11 @@ def release(sealed: Sensitive[Total], requests: Sequence[Request], noise: Noise)
 
 def noise_of(request: Request) -> Draw:
     """Find the noise that a request is released with; raises ConfigError where no scale below 2^57 grid units will do."""
-    statistic, loss = request.statistic, request.loss
+    loss = request.loss
     if loss.unit is Unit.RHO:
-        sensitivity = statistic.squared_sensitivity(request.neighbours)
-        return Draw(request, "discrete_gaussian", sensitivity, gaussian_scale(sensitivity, loss.amount))
-    sensitivity = statistic.sensitivity(request.neighbours)
-    return Draw(request, "discrete_laplace", sensitivity, laplace_scale(sensitivity, loss.amount))
+        squared = request.squared_sensitivity
+        return Draw(request, "discrete_gaussian", squared, gaussian_scale(squared, loss.amount))
+    return Draw(request, "discrete_laplace", request.sensitivity, laplace_scale(request.sensitivity, loss.amount))
 
 
 def _release_all(total: Total, draws: Sequence[Draw], noise: Noise) -> list[Release] | str:

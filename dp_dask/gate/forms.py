@@ -28,7 +28,7 @@ def canonical(request: Request | SelectionRequest) -> bytes:
 def written(release: Release | Selection) -> str:
     """Return a release as JSON."""
     adapter: TypeAdapter[Any] = _selection if isinstance(release, Selection) else release_json
-    unasked = {"where"} & _unasked(release.request)
+    unasked = {"where", "unit"} & _unasked(release.request)
     left_out: dict[str, Any] = {"request": unasked} if unasked else {}
     if not release.snapshot:
         left_out["snapshot"] = True
@@ -38,6 +38,7 @@ def written(release: Release | Selection) -> str:
 def _unasked(request: Request | SelectionRequest) -> set[str]:
     """Name the fields that a request leaves open: without them it has the digest that it had before there were such fields."""
     unasked = set() if request.where is not None else {"where"}
+    unasked |= set() if request.unit.is_person else {"unit"}
     if isinstance(request, Request):
         unasked.add("epsilon" if request.loss.unit is Unit.RHO else "rho")
     return unasked

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,7 +14,21 @@ import sqlalchemy as sa
 from dp_dask.core.privacy import EXACT, Neighbours, Unit
 from dp_dask.errors import LedgerError
 
-__all__ = ["MEND", "Balance", "about", "append", "balance", "check_digest", "entries", "first_fault", "metadata", "read_amount"]
+__all__ = [
+    "MEND",
+    "Balance",
+    "about",
+    "append",
+    "balance",
+    "check_digest",
+    "digest",
+    "entries",
+    "metadata",
+    "moment",
+    "read_amount",
+    "written_amount",
+    "written_time",
+]
 
 MEND = "restore a backup, enter what the release.json files since it have cost, and only then release again"
 RHO = "rho "  # before an amount; an epsilon stands alone, as it always has
@@ -32,7 +45,7 @@ entries = sa.Table(
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("at", sa.Text, nullable=False),
     sa.Column("dataset", sa.Text, nullable=False, index=True),
-    sa.Column("kind", sa.Text, nullable=False),  # open, grant or charge
+    sa.Column("kind", sa.Text, nullable=False),  # open, grant, revoke, charge, limit or refused
     sa.Column("neighbours", sa.Text, nullable=False),
     sa.Column("epsilon", sa.Text, nullable=False),  # of this entry: decimal text, after "rho " where the budget is in rho
     sa.Column("granted", sa.Text, nullable=False),  # of the data set, this entry included, written alike
@@ -43,6 +56,9 @@ entries = sa.Table(
     sa.Column("release", sa.Text, nullable=True),
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
+    sa.Column(
+        "terms", sa.Text, nullable=True
+    ),  # of a limit, as JSON; empty in other entries; NULL in those of before there were any
 )
 
 
@@ -64,6 +80,10 @@ class Balance:
     def with_granted(self, amount: Decimal) -> Balance:
         """The balance after a grant."""
         return replace(self, granted=EXACT.add(self.granted, amount))
+
+    def with_revoked(self, amount: Decimal) -> Balance:
+        """The balance after some of it is taken back."""
+        return replace(self, granted=EXACT.subtract(self.granted, amount))
 
     def with_spent(self, amount: Decimal) -> Balance:
         """The balance after a charge."""
@@ -87,13 +107,25 @@ def read_amount(text: str) -> tuple[Unit, Decimal]:
     return Unit.EPSILON if number == text else Unit.RHO, Decimal(number)
 
 
-def _written(unit: Unit, amount: Decimal) -> str:
+def written_amount(unit: Unit, amount: Decimal) -> str:
+    """Return an amount as entries hold it."""
     return str(amount) if unit is Unit.EPSILON else f"{RHO}{amount}"
+
+
+def written_time(at: datetime) -> str:
+    """Return a time as entries hold it: of one length and zone, so that its order is that of texts."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def moment(connection: sa.Connection, now: datetime) -> datetime:
+    """Return the time of the next entry: a clock that was put back gives no period's budget a second time."""
+    last = _last(connection)
+    return now if last is None else max(now, datetime.fromisoformat(last["at"]))
 
 
 def check_digest(row: Any) -> None:
     """Raise LedgerError where an entry is not as it was written."""
-    if row["digest"] != _digest(row):
+    if row["digest"] != digest(row):
         msg = f"entry {row['seq']} was edited; {MEND}"
         raise LedgerError(msg)
 
@@ -104,57 +136,44 @@ def append(
     kind: str,
     amount: Decimal,
     *,
+    at: datetime,
     who: str,
     why: str,
     request: str | None = None,
     release: str | None = None,
+    terms: str = "",
 ) -> None:
-    """Write one entry at the end of the journal; ``after`` is the data set's balance with it."""
-    last = connection.execute(sa.select(entries.c.seq, entries.c.digest).order_by(entries.c.seq.desc()).limit(1)).first()
+    """Write one entry at the end of the journal; ``after`` is the data set's balance with it, ``at`` comes from ``moment``."""
+    last = _last(connection)
     row = {
-        "seq": 1 if last is None else last.seq + 1,
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "seq": 1 if last is None else last["seq"] + 1,
+        "at": written_time(at),
         "dataset": after.dataset,
         "kind": kind,
         "neighbours": str(after.neighbours),
-        "epsilon": _written(after.unit, amount),
-        "granted": _written(after.unit, after.granted),
-        "spent": _written(after.unit, after.spent),
+        "epsilon": written_amount(after.unit, amount),
+        "granted": written_amount(after.unit, after.granted),
+        "spent": written_amount(after.unit, after.spent),
         "who": who,
         "why": why,
         "request": request,
         "release": release,
-        "previous": "" if last is None else last.digest,
+        "previous": "" if last is None else last["digest"],
+        "terms": terms,
     }
-    connection.execute(entries.insert().values(**row, digest=_digest(row)))
+    connection.execute(entries.insert().values(**row, digest=digest(row)))
 
 
-def _digest(row: Any) -> str:
+def _last(connection: sa.Connection) -> Any:
+    row = connection.execute(entries.select().order_by(entries.c.seq.desc()).limit(1)).mappings().first()
+    if row is not None:
+        check_digest(row)
+    return row
+
+
+def digest(row: Any) -> str:
+    """Return the digest of an entry's other fields: of ``terms`` only where there are any, so that older entries keep theirs."""
     content = {name: row[name] for name in entries.c.keys() if name != "digest"}  # noqa: SIM118
+    if content["terms"] is None:
+        del content["terms"]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=repr).encode()).hexdigest()
-
-
-def first_fault(rows: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the number of the first entry that does not follow from those before it, or None."""
-    previous = ""
-    totals: dict[str, tuple[Unit, Decimal, Decimal]] = {}
-    for seq, row in enumerate(rows, start=1):
-        # The digest comes first: an edited entry may not even hold numbers.
-        if row["seq"] != seq or row["previous"] != previous or row["digest"] != _digest(row):
-            return seq
-        try:
-            (unit, amount), *told = (read_amount(row[name]) for name in ("epsilon", "granted", "spent"))
-        except InvalidOperation:
-            return seq
-        known, granted, spent = totals.get(row["dataset"], (unit, Decimal(0), Decimal(0)))
-        if not (amount.is_finite() and amount > 0):
-            return seq
-        if row["kind"] == "charge":
-            spent = EXACT.add(spent, amount)
-        else:
-            granted = EXACT.add(granted, amount)
-        if unit is not known or told != [(unit, granted), (unit, spent)] or spent > granted:
-            return seq
-        previous = row["digest"]
-        totals[row["dataset"]] = (unit, granted, spent)
-    return None

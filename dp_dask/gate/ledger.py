@@ -10,47 +10,49 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 import sqlalchemy as sa
-from pydantic import ValidationError
 
-from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount, price
+from dp_dask.core.privacy import Loss, Neighbours, Unit, exact_amount
 from dp_dask.core.release import INSECURE, Release, Request
 from dp_dask.core.selected import Selection, SelectionRequest
+from dp_dask.core.unit import UnitOfProtection
 from dp_dask.errors import BudgetError, LedgerError
-from dp_dask.gate import journal
-from dp_dask.gate.database import make_engine, make_private_file
-from dp_dask.gate.forms import canonical, parsed, written
+from dp_dask.gate import journal, reservations
+from dp_dask.gate.accounts import Account, account, known, n_refused, priced, refusal
+from dp_dask.gate.charges import Refused, enter, find, sort_out, uncovered
+from dp_dask.gate.database import Database
+from dp_dask.gate.forms import canonical
 from dp_dask.gate.journal import Balance
+from dp_dask.gate.limits import Limit
+from dp_dask.gate.periods import check_zone
+from dp_dask.gate.replay import first_fault
+from dp_dask.gate.units import other_unit
 
 __all__ = ["Balance", "Ledger"]
 
-SCHEMA_VERSION = 1
-MAKING = 7042117  # any number: PostgreSQL's name for the lock of those who make a ledger
-INIT = "dp-dask ledger init FILE --epsilon E (or --rho R)"
 Released = TypeVar("Released", bound=Release | Selection)
 
 
 class Ledger:
-    """A journal behind a SQLAlchemy URL: an SQLite file for one coordinator, PostgreSQL for many."""
+    """A journal behind a SQLAlchemy URL: an SQLite file for one coordinator, PostgreSQL for many.
 
-    def __init__(self, url: str) -> None:
-        self._engine = make_engine(url)
-        # Without its query: that may hold a password too.
-        self._name = self._engine.url.set(query={}).render_as_string(hide_password=True)
+    ``clock`` tells the time, given a connection; by default the server's or this machine's.
+    """
+
+    def __init__(self, url: str, *, clock: Callable[[sa.Connection], datetime] | None = None) -> None:
+        self._database = Database(url, clock)
 
     def exists(self) -> bool:
         """Tell whether the ledger has been made; makes nothing."""
-        url = self._engine.url
-        if url.get_backend_name() == "sqlite" and not (url.database and Path(url.database).is_file()):
-            return False
-        with self._errors(), self._engine.connect() as connection:
-            return sa.inspect(connection).has_table(journal.entries.name)
+        return self._database.exists()
+
+    # The steward's.
 
     def open_dataset(
         self, dataset: str, neighbours: Neighbours, amount: Decimal, *, unit: Unit = Unit.EPSILON, who: str, why: str
@@ -60,16 +62,11 @@ class Ledger:
         Raises LedgerError where the data set is there with another budget or neighbouring relation.
         """
         amount = exact_amount(amount, unit)
-        url = self._engine.url
-        if url.get_backend_name() == "sqlite" and url.database:
-            make_private_file(Path(url.database), self._name)
-        with self._transaction(make=True) as connection:
-            if connection.execute(sa.select(journal.about.c.salt)).first() is None:
-                connection.execute(journal.about.insert().values(schema_version=SCHEMA_VERSION, salt=secrets.token_hex(16)))
+        with self._database.writing(make=True) as connection:
             balance = journal.balance(connection, dataset)
             if balance is None:
                 new = Balance(dataset, neighbours, granted=amount, spent=Decimal(0), unit=unit)
-                journal.append(connection, new, "open", amount, who=who, why=why)
+                journal.append(connection, new, "open", amount, at=self._moment(connection), who=who, why=why)
                 return new
             of_opening = (journal.entries.c.dataset == dataset) & (journal.entries.c.kind == "open")
             opened = journal.read_amount(connection.execute(sa.select(journal.entries.c.epsilon).where(of_opening)).scalar_one())
@@ -85,36 +82,73 @@ class Ledger:
     def grant(self, dataset: str, amount: Decimal, *, unit: Unit = Unit.EPSILON, who: str, why: str) -> Balance:
         """Add to a data set's budget; raises BudgetError where it has none yet, or one in another unit."""
         amount = exact_amount(amount, unit)
-        self._require()
-        with self._transaction() as connection:
-            old = _known(connection, dataset)
-            if old.unit is not unit:
-                msg = f"the budget of data set {dataset!r} is in {old.unit}, not in {unit}; grant with --{old.unit}"
-                raise BudgetError(msg)
+        with self._changing(dataset, unit, "grant") as (connection, old):
             new = old.with_granted(amount)
-            journal.append(connection, new, "grant", amount, who=who, why=why)
+            journal.append(connection, new, "grant", amount, at=self._moment(connection), who=who, why=why)
         return new
+
+    def revoke(self, dataset: str, amount: Decimal, *, unit: Unit = Unit.EPSILON, who: str, why: str) -> Balance:
+        """Take back what is left of a data set's budget, or some of it; raises BudgetError for more, or another unit."""
+        amount = exact_amount(amount, unit)
+        with self._changing(dataset, unit, "revoke") as (connection, old):
+            if amount > old.left:
+                told = f"{old.left} that is left ({old.spent} of {old.granted} spent)"
+                msg = f"data set {dataset!r}: {unit} {amount} is more than the {told}; what is spent cannot be taken back"
+                raise BudgetError(msg)
+            new = old.with_revoked(amount)
+            journal.append(connection, new, "revoke", amount, at=self._moment(connection), who=who, why=why)
+        return new
+
+    def limit(self, dataset: str, limit: Limit, *, unit: Unit = Unit.EPSILON, who: str, why: str) -> Account:
+        """Set or lift a limit, in place of the data set's earlier one of its sort.
+
+        Raises BudgetError for another unit, ValueError for an amount that is no exact decimal or an unknown time zone.
+        """
+        amount = exact_amount(limit.amount, unit) if limit.amount else Decimal(0)
+        check_zone(limit.zone)
+        with self._changing(dataset, None if limit.amount is None else unit, "limit") as (connection, balance):
+            at = self._moment(connection)
+            journal.append(connection, balance, "limit", amount, at=at, who=who, why=why, terms=limit.terms)
+            return account(connection, dataset, self._database.clock(connection))
+
+    # Questions.
 
     def balance(self, dataset: str) -> Balance:
         """Return a data set's budget; raises BudgetError where it has none."""
-        self._require(dataset)
-        with self._errors(), self._engine.connect() as connection:
-            return _known(connection, dataset)
+        self._database.require(dataset)
+        with self._database.reading() as connection:
+            return known(connection, dataset)
 
-    def balances(self) -> list[Balance]:
-        """Return every data set's budget, by name."""
-        self._require()
-        with self._errors(), self._engine.connect() as connection:
-            names = (
-                connection.execute(sa.select(journal.entries.c.dataset).distinct().order_by(journal.entries.c.dataset))
-                .scalars()
-                .all()
-            )
-            return [_known(connection, name) for name in names]
+    def accounts(self) -> list[tuple[Account, int]]:
+        """Return every data set's account, by name, and how many requests it has refused."""
+        self._database.require()
+        with self._database.reading() as connection:
+            column = journal.entries.c.dataset
+            names = connection.execute(sa.select(column).distinct().order_by(column)).scalars().all()
+            now = self._database.clock(connection)
+            return [(account(connection, name, now), n_refused(connection, name)) for name in names]
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return every entry as it is stored, in order: releases are JSON text."""
+        self._database.require()
+        with self._database.reading() as connection:
+            rows = connection.execute(journal.entries.select().order_by(journal.entries.c.seq)).mappings().all()
+        return [dict(row) for row in rows]
+
+    def verify(self) -> int:
+        """Recompute every digest and running total; return the number of entries, or raise LedgerError at the first fault."""
+        rows = self.entries()
+        fault = first_fault(rows)
+        if fault is not None:
+            msg = f"{self._database.name}: entry {fault} was edited, removed or moved; {journal.MEND}"
+            raise LedgerError(msg)
+        return len(rows)
+
+    # The run's.
 
     def digest(self, request: Request | SelectionRequest, version: str) -> str:
         """Identify a request on a data version; salted, so that it tells nothing of file sizes without the ledger."""
-        with self._errors(), self._engine.connect() as connection:
+        with self._database.reading() as connection:
             salt = connection.execute(sa.select(journal.about.c.salt)).scalar_one()
         content = canonical(request) + b"\n" + version.encode("utf-8", "surrogateescape")
         return hashlib.sha256(salt.encode() + b"\n" + content).hexdigest()
@@ -127,20 +161,66 @@ class Ledger:
 
     def find(self, digest: str, kind: type[Any] = Release) -> Any:
         """Return the release that a request has had, if any: a ``Selection`` for a ``SelectionRequest``."""
-        with self._errors(), self._engine.connect() as connection:
-            return _find(connection, digest, kind)
+        self._database.require()
+        with self._database.reading() as connection:
+            return find(connection, digest, kind)
 
-    def check_affordable(self, dataset: str, neighbours: Neighbours, losses: Sequence[Loss]) -> Balance:
-        """Raise BudgetError unless charges would be accepted now; charges nothing."""
-        balance = self.balance(dataset)
-        _check_charge(balance, neighbours, losses)
-        return balance
+    def check_affordable(self, dataset: str, neighbours: Neighbours, losses: Mapping[str, Loss], *, who: str) -> None:
+        """Raise BudgetError unless charges, by the digests of their requests, could be reserved now; writes nothing."""
+        self._database.require(dataset)
+        with self._database.reading() as connection:
+            found = account(connection, dataset, self._database.clock(connection), but=list(losses))
+        problem = refusal(found, priced(found.balance, neighbours, list(losses.values())), who)
+        if problem is not None:
+            raise BudgetError(problem)
+
+    def check_unit(self, dataset: str, unit: UnitOfProtection) -> None:
+        """Raise BudgetError where what the data set has paid for so far protects another unit."""
+        self._database.require(dataset)
+        with self._database.reading() as connection:
+            problem = other_unit(connection, dataset, [unit])
+        if problem:
+            raise BudgetError(problem)
+
+    @contextmanager
+    def reserved(self, dataset: str, neighbours: Neighbours, losses: Mapping[str, Loss], *, who: str, why: str) -> Iterator[None]:
+        """Keep the price of charges, by the digests of their requests, from other runs until this block ends.
+
+        Raises BudgetError, and enters the refusal, where the budget does not cover them besides what others have reserved.
+        """
+        self._database.require(dataset)
+        run = secrets.token_hex(16)
+        with self._database.writing() as connection:
+            now = self._database.clock(connection)
+            found = account(connection, dataset, now, but=list(losses))
+            asked = priced(found.balance, neighbours, list(losses.values()))
+            problem = refusal(found, asked, who)
+            if problem is None:
+                unit = found.balance.unit
+                prices = {digest: loss.priced(unit) for digest, loss in losses.items()}
+                reservations.reserve(connection, dataset, unit, prices, run=run, who=who, now=now)
+        if problem is not None:
+            self._refuse(Refused(dataset, asked, problem), who=who, why=why)
+
+        def renew() -> None:
+            with self._database.reading() as connection:
+                reservations.renew(connection, run, self._database.clock(connection))
+                connection.commit()
+
+        try:
+            with reservations.renewed(renew):
+                yield
+        finally:
+            with suppress(LedgerError), self._database.reading() as connection:  # else it ends by itself
+                reservations.end(connection, run=run)
+                connection.commit()
 
     def commit(self, charges: Sequence[tuple[str, Released]], *, who: str, why: str) -> list[Released]:
         """Write charges and noisy values, or selections, in one transaction; return what may be shown.
 
         A request that another run has committed meanwhile gets that run's release, and nothing is charged for it. The budget
-        is checked again under the lock; where it does not cover all that is new, nothing is written and BudgetError raised.
+        is checked again under the lock; where it does not cover all that is new, BudgetError is raised and the refusal entered,
+        nothing else.
         """
         if any(release.sampler == INSECURE for _, release in charges):
             msg = "a release with seeded noise protects nobody and is never written to a ledger"
@@ -148,138 +228,39 @@ class Ledger:
         if not all(release.privacy_loss <= release.request.loss.amount for _, release in charges):
             msg = "a release loses more privacy than its request pays for; nothing was charged"
             raise LedgerError(msg)
-        with self._transaction() as connection:
-            shown: dict[str, Released] = {}
-            new: dict[str, Released] = {}
-            for digest, release in charges:
-                found = _find(connection, digest, type(release))
-                if found is None:
-                    found = new.setdefault(digest, release)
-                shown[digest] = found
-            _check_charges(connection, [release.request for release in new.values()])
-            for digest, release in new.items():
-                balance = _known(connection, release.request.dataset)
-                amount = release.request.loss.priced(balance.unit)
-                journal.append(
-                    connection,
-                    balance.with_spent(amount),
-                    "charge",
-                    amount,
-                    who=who,
-                    why=why,
-                    request=digest,
-                    release=written(release),
-                )
+        with self._database.writing() as connection:
+            at = self._moment(connection)
+            shown, new = sort_out(connection, charges)
+            refused = uncovered(connection, [release.request for release in new.values()], at, who)
+            if refused is None:
+                for digest, release in new.items():
+                    enter(connection, digest, release, at=at, who=who, why=why)
+                reservations.end(connection, requests=shown)
+        if refused is not None:
+            self._refuse(refused, who=who, why=why)
         return [shown[digest] for digest, _ in charges]
-
-    def verify(self) -> int:
-        """Recompute every digest and running total; return the number of entries, or raise LedgerError at the first fault."""
-        self._require()
-        with self._errors(), self._engine.connect() as connection:
-            rows = connection.execute(journal.entries.select().order_by(journal.entries.c.seq)).mappings().all()
-        fault = journal.first_fault(map(dict, rows))
-        if fault is not None:
-            msg = f"{self._name}: entry {fault} was edited, removed or moved; {journal.MEND}"
-            raise LedgerError(msg)
-        return len(rows)
 
     def close(self) -> None:
         """Give back the database connections."""
-        self._engine.dispose()
+        self._database.engine.dispose()
 
-    def _require(self, dataset: str = "DATASET") -> None:
-        if not self.exists():
-            msg = f"{self._name}: no ledger there; a data steward makes it and gives {dataset!r} a budget with: {INIT}"
-            raise BudgetError(msg)
+    def _moment(self, connection: sa.Connection) -> datetime:
+        return journal.moment(connection, self._database.clock(connection))
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn the database's errors into ours; their texts quote statements and parameters."""
-        kind = ""
-        try:
-            yield
-        except sa.exc.OperationalError as error:
-            # PostgreSQL's texts are in the server's language, its codes are not.
-            is_busy = "locked" in str(error.orig) or getattr(error.orig, "sqlstate", "") == "55P03"
-            kind = (
-                "locked by another run; wait for it to end, or look for one that hangs"
-                if is_busy
-                else "cannot be reached or read"
-            )
-        except sa.exc.SQLAlchemyError as error:
-            kind = f"not a ledger that this version can use ({type(error).__name__})"
-        if kind:
-            failure = LedgerError(f"{self._name}: {kind}; nothing is shown, and the next run pays nothing twice")
-            try:
-                raise failure
-            finally:
-                failure.__context__ = None  # the database's error quotes noisy values that were not charged
+    def _changing(self, dataset: str, unit: Unit | None, verb: str) -> Iterator[tuple[sa.Connection, Balance]]:
+        """Hold the journal to change a budget in its own unit."""
+        self._database.require()
+        with self._database.writing() as connection:
+            balance = known(connection, dataset)
+            if unit not in (None, balance.unit):
+                msg = f"the budget of data set {dataset!r} is in {balance.unit}, not in {unit}; {verb} with --{balance.unit}"
+                raise BudgetError(msg)
+            yield connection, balance
 
-    @contextmanager
-    def _transaction(self, *, make: bool = False) -> Iterator[sa.Connection]:
-        """Hold the whole journal: one writer at a time, all or nothing; ``make`` its tables first where there are none."""
-        with self._errors(), self._engine.connect() as connection:
-            is_sqlite = connection.dialect.name == "sqlite"
-            if is_sqlite:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            elif make:  # there is no table to lock yet
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MAKING})")
-            if make:
-                journal.metadata.create_all(connection)
-            if not is_sqlite:
-                connection.exec_driver_sql(f"LOCK TABLE {journal.entries.name} IN SHARE ROW EXCLUSIVE MODE")
-            yield connection
-            connection.commit()
-
-
-def _known(connection: sa.Connection, dataset: str) -> Balance:
-    balance = journal.balance(connection, dataset)
-    if balance is None:
-        msg = f"data set {dataset!r} has no budget in this ledger; a data steward gives it one with: {INIT}"
-        raise BudgetError(msg)
-    return balance
-
-
-def _check_charge(balance: Balance, neighbours: Neighbours, losses: Sequence[Loss]) -> None:
-    if neighbours is not balance.neighbours:
-        msg = (
-            f"data set {balance.dataset!r} was opened under {balance.neighbours}, this run is under {neighbours}; "
-            "epsilons of the two do not add up: use one relation for a data set"
-        )
-        raise BudgetError(msg)
-    concentrated = [loss for loss in losses if loss.unit is Unit.RHO]
-    if concentrated and balance.unit is Unit.EPSILON:
-        msg = (
-            f"data set {balance.dataset!r}: this run asks for {concentrated[0]}, and the budget is in epsilon; no finite epsilon "
-            "bounds Gaussian noise: give epsilon in place of rho, or keep the data set under another name with a budget in rho, "
-            "which serves both: dp-dask ledger init FILE --rho R; what is spent under the old name adds to it, as half its square"
-        )
-        raise BudgetError(msg)
-    asked = price(losses, balance.unit)
-    if asked > balance.left:
-        msg = (
-            f"data set {balance.dataset!r}: this run asks for {balance.unit} {asked}, {balance.left} is left "
-            f"({balance.spent} of {balance.granted} spent); lower {balance.unit}, "
-            "or ask the data steward for: dp-dask ledger grant"
-        )
-        raise BudgetError(msg)
-
-
-def _check_charges(connection: sa.Connection, requests: Sequence[Request | SelectionRequest]) -> None:
-    """Raise BudgetError unless every data set's budget covers all that is asked of it."""
-    asked: dict[tuple[str, Neighbours], list[Loss]] = {}
-    for request in requests:
-        asked.setdefault((request.dataset, request.neighbours), []).append(request.loss)
-    for (dataset, neighbours), losses in asked.items():
-        _check_charge(_known(connection, dataset), neighbours, losses)
-
-
-def _find(connection: sa.Connection, digest: str, kind: type[Released]) -> Released | None:
-    row = connection.execute(journal.entries.select().where(journal.entries.c.request == digest)).mappings().first()
-    if row is None:
-        return None
-    journal.check_digest(row)
-    with suppress(ValidationError):
-        return parsed(row["release"], kind)
-    msg = f"the release of entry {row['seq']} is not of this version of dp_dask"
-    raise LedgerError(msg)
+    def _refuse(self, refused: Refused, *, who: str, why: str) -> NoReturn:
+        """Enter a refusal, if the database lets us, and raise it."""
+        with suppress(LedgerError), self._database.writing() as connection:
+            balance = known(connection, refused.dataset)
+            journal.append(connection, balance, "refused", refused.amount, at=self._moment(connection), who=who, why=why)
+        raise BudgetError(refused.text)

@@ -1,6 +1,6 @@
 """Arrow arrays as float64 values and validity, exactly each type by one fixed rule.
 
-The only file that knows buffers, offsets, limbs and dictionaries. Conversion never raises on a value: pyarrow's own
+The only file that knows buffers, offsets, limbs, runs and dictionaries. Conversion never raises on a value: pyarrow's own
 casts quote the offending value in their error text.
 """
 
@@ -10,9 +10,19 @@ from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["as_bytes", "days_and_validity", "is_date", "is_numeric", "is_text", "values_and_validity"]
+__all__ = [
+    "as_bytes",
+    "days_and_validity",
+    "is_date",
+    "is_numeric",
+    "is_text",
+    "plain",
+    "values_and_validity",
+    "without_encoding",
+]
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -24,23 +34,40 @@ WIDE = Context(prec=80, Emin=-(10**6), Emax=10**6, traps=[])  # a decimal256 has
 
 def is_numeric(kind: pa.DataType) -> bool:
     """Tell whether a column of this type can be summed; a type is schema and public."""
-    if pa.types.is_dictionary(kind):
-        return is_numeric(kind.value_type)
+    kind = without_encoding(kind)
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
     return any(test(kind) for test in tests)
 
 
 def is_text(kind: pa.DataType) -> bool:
     """Tell whether a column of this type holds texts."""
-    if pa.types.is_dictionary(kind):
-        return is_text(kind.value_type)
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    return any(test(kind) for test in tests)
+    if not _is_view(kind):  # which pyarrow does not decode
+        kind = without_encoding(kind)
+        return any(
+            test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+        )
+    return True
 
 
 def is_date(kind: pa.DataType) -> bool:
     """Tell whether a column of this type holds dates or instants; an instant without a zone is read as one of UTC."""
-    return any(test(kind) for test in (pa.types.is_date, pa.types.is_timestamp))
+    return any(test(without_encoding(kind)) for test in (pa.types.is_date, pa.types.is_timestamp))
+
+
+def without_encoding(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column that lists each distinct one, or each run of equal ones, once."""
+    return kind.value_type if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) else kind
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """Return an array that every function of pyarrow takes: runs of equal values decoded, views of texts as texts."""
+    if pa.types.is_run_end_encoded(array.type):
+        return pc.run_end_decode(array)
+    return array.cast(pa.binary()) if _is_view(array.type) else array
+
+
+def _is_view(kind: pa.DataType) -> bool:
+    return pa.types.is_string_view(kind) or pa.types.is_binary_view(kind)
 
 
 def as_bytes(array: pa.Array) -> pa.Array:
@@ -54,6 +81,8 @@ def as_bytes(array: pa.Array) -> pa.Array:
 
 def days_and_validity(array: pa.Array) -> tuple[Floats, Mask | None]:
     """Return the day (UTC) of each date or instant, counted from 1970-01-01, and which slots are not null (None: all)."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     kind = array.type
     if pa.types.is_date32(kind):
         per_day, stored = 1, pa.int32()

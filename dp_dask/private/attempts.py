@@ -9,10 +9,14 @@ from typing import TypeVar
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.errors import SourceError
 
-__all__ = ["Failure", "Place", "attempt"]
+__all__ = ["Failure", "Place", "UnreachableError", "attempt"]
 
 T = TypeVar("T")
 ATTEMPTS = 3
+
+
+class UnreachableError(SourceError):
+    """Files that could not be reached just now: to try again may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def _once(index: int, work: Callable[[Place], T]) -> Sensitive[T] | Failure:
     try:
         return Sensitive(work(place))
     except SourceError as error:
-        message = str(error)
+        message, is_transient = str(error), isinstance(error, UnreachableError)
     except OSError as error:
         message, is_transient = type(error).__name__, True
     except BaseException as error:  # noqa: BLE001  (also a panic of a Rust library: whatever it is, its text may quote a record)

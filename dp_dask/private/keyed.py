@@ -22,7 +22,7 @@ from dp_dask.core.statistic import Total
 from dp_dask.errors import SourceError
 from dp_dask.private.arrow import as_bytes, values_and_validity
 
-__all__ = ["MOST_PAIRS", "MOST_TEXT", "Partial", "add_batch", "count_bands", "merge_tables"]
+__all__ = ["MOST_PAIRS", "MOST_TEXT", "Partial", "add_batch", "count_bands", "merge_tables", "one_piece", "whole_numbers"]
 
 MOST_PAIRS = 2**24
 MOST_TEXT = 2**30  # bytes of clusters and periods that are texts
@@ -42,7 +42,7 @@ class Partial:
 def add_batch(tables: list[pa.Table], statistic: ClusterBands, columns: Mapping[str, pa.Array]) -> None:
     """Add a batch's table to those of the batches before, and merge them where much waits."""
     keys = {
-        name: as_bytes(columns[column]) if column in statistic.texts else _whole_numbers(columns[column])
+        name: as_bytes(columns[column]) if column in statistic.texts else whole_numbers(columns[column])
         for name, column in zip((CLUSTER, PERIOD), statistic.columns, strict=False)
     }
     records = pa.table(keys)
@@ -55,9 +55,9 @@ def add_batch(tables: list[pa.Table], statistic: ClusterBands, columns: Mapping[
 
 def merge_tables(statistic: ClusterBands, tables: Sequence[pa.Table]) -> pa.Table:
     """Add up the records of equal pairs; raises SourceError for more than ``MOST_PAIRS``, or texts longer than ``MOST_TEXT``."""
-    whole = pa.concat_tables([_empty(statistic), *tables])
+    whole = one_piece(pa.concat_tables([_empty(statistic), *tables]))
     names = whole.column_names
-    merged = whole.group_by(names[:-1], use_threads=False).aggregate([(RECORDS, "sum")]).rename_columns(names)
+    merged = one_piece(whole.group_by(names[:-1], use_threads=False).aggregate([(RECORDS, "sum")]).rename_columns(names))
     texts = sum(pc.sum(pc.binary_length(merged[name])).as_py() or 0 for name in names[:-1] if merged[name].type == pa.binary())
     if merged.num_rows > MOST_PAIRS or texts > MOST_TEXT:
         msg = (
@@ -87,7 +87,15 @@ def _empty(statistic: ClusterBands) -> pa.Table:
     return pa.schema([*zip(names, kinds, strict=True), (RECORDS, pa.int64())]).empty_table()
 
 
-def _whole_numbers(array: pa.Array) -> pa.Array:
+def one_piece(table: pa.Table) -> pa.Table:
+    """Copy a table's pieces to one: pieces may share memory, which each of them would take along to another worker.
+
+    What came from there may also lie askew in memory, of which Arrow warns.
+    """
+    return table.combine_chunks()
+
+
+def whole_numbers(array: pa.Array) -> pa.Array:
     """Return whole numbers as int64, null for what is none; those of a uint64 from 2^63 on as negative, which it has none of."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()

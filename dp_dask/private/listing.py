@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from dp_dask.errors import SourceError
 from dp_dask.private.sources import Part, Split
 
-__all__ = ["File", "list_files", "pack", "partition_keys", "version"]
+__all__ = ["File", "holds_data", "list_files", "pack", "partition_keys", "version"]
 
 SPLIT_BYTES = 64 * 2**20  # a task costs about 2.6 ms; below 32 MB that shows
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -48,6 +48,13 @@ def list_files(root: Path) -> list[File]:
     return sorted(files, key=lambda file: file.name)
 
 
+def holds_data(name: str, *, is_folder: bool) -> bool:
+    """Tell by its name whether a file, or a folder, is one of data: not hidden, no checksum, nothing of the writer's own."""
+    if name.startswith(".") or name.endswith(".crc"):
+        return False
+    return not name.startswith("_") or (is_folder and "=" in name)
+
+
 def _walk(folder: Path, prefix: str, seen: dict[tuple[int, int], str]) -> Iterator[File]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -56,7 +63,7 @@ def _walk(folder: Path, prefix: str, seen: dict[tuple[int, int], str]) -> Iterat
         raise SourceError(msg) from None
     for entry in entries:
         name = prefix + entry.name
-        if entry.name.startswith(".") or entry.name.endswith(".crc"):
+        if not holds_data(entry.name, is_folder=True):
             continue
         try:
             status = entry.stat()
@@ -64,7 +71,7 @@ def _walk(folder: Path, prefix: str, seen: dict[tuple[int, int], str]) -> Iterat
         except OSError:
             msg = f"{folder / entry.name}: a broken link, or unreadable; remove it or mend it"
             raise SourceError(msg) from None
-        if entry.name.startswith("_") and not (is_folder and "=" in entry.name):
+        if not holds_data(entry.name, is_folder=is_folder):
             continue
         first = seen.setdefault((status.st_dev, status.st_ino), name)
         if first != name:
@@ -79,8 +86,11 @@ def _walk(folder: Path, prefix: str, seen: dict[tuple[int, int], str]) -> Iterat
             yield File(name, status.st_size, status.st_mtime_ns)
 
 
-def pack(files: list[File], *, can_cut: bool) -> list[Split]:
-    """Pack small files into splits of about 64 MB and, where a format allows it, cut large ones by byte range."""
+def pack(files: list[File], *, can_cut: bool, opening: int = 0) -> list[Split]:
+    """Pack small files into splits of about 64 MB and, where a format allows it, cut large ones by byte range.
+
+    To open a file takes as long as to read ``opening`` bytes.
+    """
     splits: list[Split] = []
     parts: list[Part] = []
     filled = 0
@@ -88,11 +98,11 @@ def pack(files: list[File], *, can_cut: bool) -> list[Split]:
         step = SPLIT_BYTES if can_cut else max(file.size, 1)
         for start in range(0, max(file.size, 1), step):
             end = min(start + step, file.size)
-            if parts and filled + end - start > SPLIT_BYTES:
+            if parts and filled + opening + end - start > SPLIT_BYTES:
                 splits.append(Split(len(splits), tuple(parts)))
                 parts, filled = [], 0
             parts.append(Part(file.name, start, end))
-            filled += end - start
+            filled += opening + end - start
     splits.append(Split(len(splits), tuple(parts)))
     return splits
 

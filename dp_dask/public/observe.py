@@ -38,9 +38,9 @@ def planned(request: Request, model: Any, expected_n: float | None = None) -> An
     """Return an observation with the request's noise and no data, for simulations to start from."""
     statistic, amount = request.statistic, float(request.loss.amount)
     if request.loss.unit is Unit.RHO:
-        scale = math.sqrt(statistic.squared_sensitivity(request.neighbours) / (2 * amount))
+        scale = math.sqrt(request.squared_sensitivity / (2 * amount))
     else:
-        scale = statistic.sensitivity(request.neighbours) / amount
+        scale = request.sensitivity / amount
     return _see(request, scale, (0,) * len(statistic.units), 0 if request.has_count else None, model, expected_n)
 
 

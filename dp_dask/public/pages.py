@@ -11,16 +11,16 @@ import jinja2
 
 from dp_dask.core.privacy import rounded_up
 
-__all__ = ["environment", "figures", "inline_svg"]
+__all__ = ["figures", "inline_svg", "template"]
 
 
-def environment() -> jinja2.Environment:
-    """Return what renders templates: all that they are given is escaped, and what is missing is an error."""
+def template(name: str) -> jinja2.Template:
+    """Return a page's template: all that it is given is escaped, and what is missing is an error."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    made = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
-    made.filters["figures"] = figures
-    made.filters["rounded_up"] = rounded_up
-    return made
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["figures"] = figures
+    environment.filters["rounded_up"] = rounded_up
+    return environment.get_template(name)
 
 
 def figures(value: float | None) -> str:

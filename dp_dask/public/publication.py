@@ -12,6 +12,7 @@ from dp_dask.core.names import NAME, is_name
 from dp_dask.core.privacy import Spent
 from dp_dask.core.release import Release
 from dp_dask.core.selected import Selection
+from dp_dask.core.unit import UnitOfProtection
 from dp_dask.errors import ConfigError
 
 __all__ = ["Publication", "Published", "read", "write"]
@@ -45,6 +46,11 @@ class Publication:
         """All releases by their names."""
         return {name: each.release for name, each in self.measurements.items()} | dict(self.selections)
 
+    @property
+    def unit(self) -> UnitOfProtection:
+        """Whom all releases protect."""
+        return next(iter(self.released.values())).request.unit
+
 
 _json = TypeAdapter(Publication)
 
@@ -61,14 +67,17 @@ def read(path: Path) -> Publication:
         publication = _json.validate_json(path.read_bytes())
         released = publication.released
         relations = {each.request.neighbours for each in released.values()}
+        units = {each.request.unit for each in released.values()}
         is_distinct = len(released) == len(publication.measurements) + len(publication.selections)
-        if len(relations) == 1 and is_distinct and all(is_name(name) for name in released):
+        if len(relations) == len(units) == 1 and is_distinct and all(is_name(name) for name in released):
             return publication
         problem = f"holds no measurement, or one whose name is not of {NAME}"
         if len(relations) > 1:
             problem = (
                 "holds releases under both replace and add_remove, whose losses do not add up; keep them in files of their own"
             )
+        elif len(units) > 1:
+            problem = "holds releases that protect different units, whose losses do not add up; keep them in files of their own"
     except OSError as error:
         problem = f"cannot be read ({error.strerror}); give the release.json of a run"
     except ValidationError as error:

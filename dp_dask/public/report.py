@@ -21,7 +21,7 @@ from dp_dask.core.release import INSECURE, Release
 from dp_dask.core.selected import Selection
 from dp_dask.core.statistic import BoundedSum
 from dp_dask.public.chosen import Chosen, method_of, question_in_words
-from dp_dask.public.pages import environment, figures, inline_svg
+from dp_dask.public.pages import figures, inline_svg, template
 from dp_dask.public.posterior import INTERVAL, Posterior, Summary, prior_draws
 from dp_dask.public.prediction import Prediction
 from dp_dask.public.publication import Publication
@@ -83,32 +83,27 @@ def render(
         }
         for posterior in posteriors
     ]
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            publication=publication,
-            rows=rows,
-            choices=[
-                {"of": one, "asked": question_in_words(one.selection), "method": method_of(one.selection)} for one in chosen
-            ],
-            approximate=[
-                p.measurement for p in posteriors if isinstance(p.observation, SimulatedObservation) and p.inference.error != 0
-            ],
-            created=max(each.created for each in released),
-            neighbours=request.neighbours,
-            n=request.n,
-            is_replace=request.neighbours is Neighbours.REPLACE,
-            total=total,
-            is_pure=total.unit is Unit.EPSILON,
-            odds=math.exp(total.amount) if total.unit is Unit.EPSILON and total.amount < LARGEST_EXPONENT else None,
-            is_insecure=any(each.sampler == INSECURE for each in released),
-            interval=round(100 * INTERVAL),
-            spending=spending,
-            answers=answers,
-            others=others or {},
-            notes=list(dict.fromkeys(answer.note for answer in answers if answer.note)),
-        )
+    return template("report.html").render(
+        publication=publication,
+        rows=rows,
+        choices=[{"of": one, "asked": question_in_words(one.selection), "method": method_of(one.selection)} for one in chosen],
+        approximate=[
+            p.measurement for p in posteriors if isinstance(p.observation, SimulatedObservation) and p.inference.error != 0
+        ],
+        created=max(each.created for each in released),
+        unit=request.unit,
+        changed=request.unit.in_words(request.neighbours),
+        n=request.n,
+        is_replace=request.neighbours is Neighbours.REPLACE,
+        total=total,
+        is_pure=total.unit is Unit.EPSILON,
+        odds=math.exp(total.amount) if total.unit is Unit.EPSILON and total.amount < LARGEST_EXPONENT else None,
+        is_insecure=any(each.sampler == INSECURE for each in released),
+        interval=round(100 * INTERVAL),
+        spending=spending,
+        answers=answers,
+        others=others or {},
+        notes=list(dict.fromkeys(answer.note for answer in answers if answer.note)),
     )
 
 

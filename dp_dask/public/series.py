@@ -125,6 +125,8 @@ def _other(publication: Publication, newest: Publication) -> str:
     """Say in what a publication is not of the series, if in anything."""
     if publication.dataset != newest.dataset:
         return f"is of data set {publication.dataset}"
+    if publication.unit != newest.unit:
+        return f"protects {publication.unit}, and not {newest.unit}: losses of the two do not add up"
     relations = [next(iter(each.released.values())).request.neighbours for each in (publication, newest)]
     if relations[0] is not relations[1]:
         return f"is under {relations[0]}, whose losses do not add up with those under {relations[1]}"

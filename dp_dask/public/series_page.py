@@ -8,7 +8,7 @@ from typing import Any
 
 from dp_dask.core.privacy import EXACT, Unit, price
 from dp_dask.core.release import INSECURE, Release
-from dp_dask.public.pages import environment, figures, inline_svg
+from dp_dask.public.pages import figures, inline_svg, template
 from dp_dask.public.posterior import INTERVAL
 from dp_dask.public.report import in_words
 from dp_dask.public.series import Line, Series
@@ -64,6 +64,7 @@ def _question(line: Line) -> dict[str, Any]:
         "model": line.published.model,
         "known": line.published.known,
         "prior": line.published.prior,
+        "protects": str(request.unit),
         "neighbours": str(request.neighbours),
         "where": None if request.where is None else str(request.where),
         "statistic": in_words(line.published.release)["what"],
@@ -100,32 +101,29 @@ def render_series(series: Series) -> str:
     shown = series.lines[:MOST_PICTURES]
     releases = list(series.released)
     several = {(line.measurement, line.parameter) for line in series.lines if _of(line, series.lines) > 1}
-    return (
-        environment()
-        .get_template("series.html")
-        .render(
-            series=series,
-            rows=list(zip(series.periods, series.costs, strict=True))[-MOST_ROWS:],
-            lines=[
-                {
-                    "line": line,
-                    "question": _question(line),
-                    "is_one_of_several": (line.measurement, line.parameter) in several,
-                    "picture": _picture(line, series),
-                    "points": line.points[-MOST_ROWS:],
-                }
-                for line in shown
-            ],
-            n_more=len(series.lines) - len(shown),
-            most_rows=MOST_ROWS,
-            neighbours=releases[0].request.neighbours,
-            is_insecure=any(each.sampler == INSECURE for each in releases),
-            is_missed_known=_is_missed_known(series),
-            has_selections=any(not isinstance(each, Release) for each in releases),
-            ledger=_ledger(series),
-            beyond=beyond(series),
-            interval=round(100 * INTERVAL),
-        )
+    return template("series.html").render(
+        series=series,
+        rows=list(zip(series.periods, series.costs, strict=True))[-MOST_ROWS:],
+        lines=[
+            {
+                "line": line,
+                "question": _question(line),
+                "is_one_of_several": (line.measurement, line.parameter) in several,
+                "picture": _picture(line, series),
+                "points": line.points[-MOST_ROWS:],
+            }
+            for line in shown
+        ],
+        n_more=len(series.lines) - len(shown),
+        most_rows=MOST_ROWS,
+        unit=releases[0].request.unit,
+        changed=releases[0].request.unit.in_words(releases[0].request.neighbours),
+        is_insecure=any(each.sampler == INSECURE for each in releases),
+        is_missed_known=_is_missed_known(series),
+        has_selections=any(not isinstance(each, Release) for each in releases),
+        ledger=_ledger(series),
+        beyond=beyond(series),
+        interval=round(100 * INTERVAL),
     )
 
 

@@ -28,7 +28,7 @@ def test_a_plug_in_that_takes_options_is_a_frozen_dataclass(folder: str):
 
 def test_the_known_plug_ins_are_there():
     assert {"bernoulli", "exponential", "geometric", "normal", "poisson"} <= set(plugins.names(MODELS))
-    assert {"csv", "delta", "iceberg", "parquet"} <= set(plugins.names(SOURCES))
+    assert {"csv", "delta", "iceberg", "ipc", "parquet"} <= set(plugins.names(SOURCES))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_known_plug_ins_are_there():
         (MODELS, "zzz", "unknown model 'zzz'; known: bernoulli, "),
         (SOURCES, "parket", "unknown source 'parket'; did you mean 'parquet'? known: csv, "),
         ("dp_dask.public.engines", "latice", "unknown engine 'latice'; did you mean 'lattice'? known: "),
-        ("dp_dask.clusters", "locale", "unknown cluster 'locale'; did you mean 'local'? known: local"),
+        ("dp_dask.clusters", "locale", "unknown cluster 'locale'; did you mean 'local'? known: "),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_known_one(folder: str, name: str, message: str):

@@ -182,3 +182,14 @@ def listening():
     rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
     fields = [row.split() for row in rows]
     return {tuple(field[1].split(":")) for field in fields if field[3] == "0A"}
+
+
+def test_one_visit_of_each_person_tells_what_the_visits_were_made_of(copy):
+    """persons.yaml: six posterior sds wide; the places of one person are alike, so that all visits would tell too much."""
+    found = copy.first_run("persons.yaml")[1]["measurements"]
+    truths = {"minutes": {"rate": 1 / 12}, "place": {"p[practice]": 0.6, "p[phone]": 0.3, "p[home]": 0.1}}
+    for name, parameters in truths.items():
+        for parameter, truth in parameters.items():
+            told = found[name]["parameters"][parameter]
+            assert told["mean"] == pytest.approx(truth, abs=6 * told["sd"])
+            assert told["sd"] < 0.01

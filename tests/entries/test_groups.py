@@ -117,3 +117,10 @@ output: out
     weight = made["request"]["statistic"]["within"]["count_weight"]
     assert made["noisy_sums"][1::2] == [2 * weight, weight, 0]
     assert "p[empty]" in done.stdout
+
+
+def test_a_url_in_place_of_a_path_is_refused_without_being_repeated(tmp_path):
+    made, told = read(tmp_path, {"column": "s", "groups": {"table": "s3://KEY:SECRET@bucket/a.csv", "column": "i"}})
+    assert made is None
+    assert "m.group_by.groups.table: is a URL; give the path of a file or folder" in told
+    assert "SECRET" not in told

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
-from servers import PostgreSQL, missing_postgresql, postgresql
 
 from dp_dask.core.privacy import Neighbours
 from dp_dask.gate.ledger import Ledger
-
-
-@pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[PostgreSQL]:
-    missing = missing_postgresql()
-    if missing:
-        pytest.skip(missing)
-    with postgresql() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -57,3 +50,31 @@ def opened(made: Callable[[str], Ledger]) -> Callable[..., Ledger]:
 @pytest.fixture
 def ledger(opened: Callable[..., Ledger], url: str) -> Ledger:
     return opened(url)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 3, 27, 12, tzinfo=UTC)
+
+    def __call__(self, _connection: Any) -> datetime:
+        return self.now
+
+    def set(self, local: str, zone: str = "UTC") -> None:
+        """Set it to a local time, of two the first."""
+        self.now = datetime.fromisoformat(local).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timed(url: str, clock: Clock) -> Iterator[Ledger]:
+    """A ledger that goes by ``clock``, in which ``people`` have an epsilon of 10."""
+    ledger = Ledger(url, clock=clock)
+    ledger.open_dataset("people", Neighbours.REPLACE, Decimal(10), who="steward", why="test")
+    yield ledger
+    ledger.close()

@@ -1,14 +1,15 @@
-"""Examples: requests and releases made by hand, and what child processes of the tests run."""
+"""Examples: requests and releases made by hand, and ledgers looked at and changed behind their backs."""
 
 from __future__ import annotations
 
 import math
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 
 from dp_dask.core.bounds import Bounds, Outside
@@ -16,9 +17,8 @@ from dp_dask.core.grid import Grid
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import Release, Request
 from dp_dask.core.statistic import BoundedSum
-from dp_dask.errors import DpDaskError
 from dp_dask.gate import journal
-from dp_dask.gate.ledger import Ledger
+from dp_dask.gate.ledger import Balance, Ledger
 
 NOISY_SUM = 7_042_117_042  # to look for in texts that should not hold it
 
@@ -71,8 +71,9 @@ def charge(ledger: Ledger, digest: str, epsilon: str = "0.1", **request: Any) ->
     return ledger.commit([(digest, make_release(make_request(epsilon, **request)))], who="analyst", why="test")[0]
 
 
-only_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-only_postgresql = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def balances(ledger: Ledger) -> list[Balance]:
+    """The budgets of all data sets, by name."""
+    return [account.balance for account, _ in ledger.accounts()]
 
 
 def is_sqlite(url: str) -> bool:
@@ -94,6 +95,43 @@ def rows(url: str) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(journal.entries.select().order_by(journal.entries.c.seq)).mappings()]
 
 
+def effective(url: str) -> list[dict[str, Any]]:
+    """Read the entries that changed a total: all but refusals."""
+    return [row for row in rows(url) if row["kind"] != "refused"]
+
+
+def forge(url: str, seq: int, fields: dict[str, str]) -> None:
+    """Change an entry and make all digests true again."""
+    entries = rows(url)
+    entries[seq - 1].update(fields)
+    previous = ""
+    statements = ["DELETE FROM dp_dask_entries"]
+    for row in entries:
+        row["previous"] = previous
+        row["digest"] = previous = journal.digest(row)
+        texts = ("NULL" if value is None else f"'{value}'" for value in row.values())
+        statements.append(f"INSERT INTO dp_dask_entries ({', '.join(row)}) VALUES ({', '.join(texts)})")
+    execute(url, *statements)
+
+
+@contextmanager
+def lock_held(url: str) -> Iterator[None]:
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        if is_sqlite(url):
+            connection.connection.dbapi_connection.isolation_level = None
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.exec_driver_sql("LOCK TABLE dp_dask_entries")
+        yield
+        connection.rollback()
+
+
+def impatient(url: str) -> str:
+    """The same ledger, waiting for a lock one second and not ten."""
+    return url + ("?timeout=1" if is_sqlite(url) else "?options=-c%20lock_timeout%3D1s")
+
+
 def everything_said(error: BaseException) -> str:
     """All that a log, a notebook or a crash reporter could show of an error: its texts and those of its whole chain."""
     said: list[str] = []
@@ -104,48 +142,3 @@ def everything_said(error: BaseException) -> str:
             said += [str(link), repr(link)]
             chain += [link.__cause__, link.__context__]
     return "\n".join(said)
-
-
-# For child processes: the barrier reaches them when they start.
-
-_barrier: Any = None
-
-
-def meet(barrier: Any) -> None:
-    global _barrier  # noqa: PLW0603
-    _barrier = barrier
-
-
-def compete(url: str, digest: str, release: Release) -> tuple[str, str]:
-    """Commit at the same moment as the others; return what came of it, and the release shown or the error's text."""
-    ledger = Ledger(url)
-    ledger.balance(release.request.dataset)  # connected and warm
-    _barrier.wait(60)
-    try:
-        return "shown", ledger.commit([(digest, release)], who="racer", why="test")[0].id
-    except DpDaskError as error:
-        return type(error).__name__, str(error)
-    finally:
-        ledger.close()
-
-
-def open_together(url: str) -> str:
-    ledger = Ledger(url)
-    _barrier.wait(60)
-    try:
-        return str(ledger.open_dataset("people", Neighbours.REPLACE, Decimal(1), who="racer", why="test").granted)
-    except DpDaskError as error:
-        return str(error)
-    finally:
-        ledger.close()
-
-
-def commit_pairs_until_killed(url: str, first: int, acknowledge: Any) -> None:
-    """Commit two releases at a time, telling the number of each pair once the ledger has said that it may be shown."""
-    ledger = Ledger(url)
-    ledger.balance("people")
-    acknowledge.send(first - 1)
-    for i in range(first, first + 10_000):
-        pair = [(f"{i}-{half}", make_release(make_request("0.000001"))) for half in ("a", "b")]
-        ledger.commit(pair, who="crasher", why="test")
-        acknowledge.send(i)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 import sqlalchemy as sa
-from gate.gate_examples import execute, loss, make_release, make_request, make_rho_request, rows
+from gate.gate_examples import balances, execute, loss, make_release, make_request, make_rho_request, rows
 
 from dp_dask.core.privacy import Neighbours, Unit
 from dp_dask.errors import BudgetError, LedgerError
@@ -33,7 +34,7 @@ def commit(ledger, digest, request):
 
 
 def url(ledger):
-    return ledger._engine.url.render_as_string()
+    return ledger._database.engine.url.render_as_string()
 
 
 def test_a_budget_in_rho_is_charged_rho_and_half_the_square_of_epsilon_exactly(ledger):
@@ -57,8 +58,9 @@ def test_a_budget_in_rho_can_be_spent_to_the_last_digit_and_not_beyond(ledger):
     with pytest.raises(BudgetError, match=r"asks for rho 1E-12, 0\.\d+ is left"):
         commit(ledger, "c", make_rho_request("0.000000000001"))
     with pytest.raises(BudgetError, match="lower rho"):
-        ledger.check_affordable("people", REPLACE, [loss("0.000000000001")])
-    assert ledger.verify() == 4
+        ledger.check_affordable("people", REPLACE, {"x": loss("0.000000000001")}, who="analyst")
+    assert [row["epsilon"] for row in rows(url(ledger))[2:]] == ["rho 0.375", "rho 0.125", "rho 1E-12"]
+    assert ledger.verify() == 5
 
 
 def test_gaussian_noise_is_refused_by_a_budget_in_epsilon(ledger):
@@ -67,7 +69,7 @@ def test_gaussian_noise_is_refused_by_a_budget_in_epsilon(ledger):
         commit(ledger, "a", make_rho_request("0.1", dataset="others"))
     assert caught.value.exit_code == 3
     with pytest.raises(BudgetError, match="no finite epsilon"):
-        ledger.check_affordable("others", REPLACE, [loss("0.1"), loss("0.1", Unit.RHO)])
+        ledger.check_affordable("others", REPLACE, {"x": loss("0.1"), "y": loss("0.1", Unit.RHO)}, who="analyst")
     assert ledger.balance("others").spent == 0
 
 
@@ -78,7 +80,7 @@ def test_a_budget_keeps_its_unit(ledger):
         ledger.grant("people", Decimal(1), who="steward", why="")
     assert ledger.grant("people", Decimal(1), unit=Unit.RHO, who="steward", why="").granted == Decimal("1.5")
     assert ledger.open_dataset("people", REPLACE, Decimal("0.5"), unit=Unit.RHO, who="steward", why="").granted == Decimal("1.5")
-    assert {b.dataset: b.unit for b in ledger.balances()} == {"people": Unit.RHO, "others": Unit.EPSILON}
+    assert {b.dataset: b.unit for b in balances(ledger)} == {"people": Unit.RHO, "others": Unit.EPSILON}
 
 
 def test_a_second_run_finds_the_first_ones_release(ledger):
@@ -126,7 +128,9 @@ def test_an_edited_entry_is_found(ledger, change):
 def test_a_chain_whose_units_are_mixed_is_found(ledger):
     """Digests recomputed by a forger do not help: totals are followed in one unit."""
     balance = ledger.balance("people")
-    with ledger._transaction() as connection:
-        journal.append(connection, replace(balance, unit=Unit.EPSILON), "grant", Decimal("0.1"), who="", why="")
+    with ledger._database.writing() as connection:
+        journal.append(
+            connection, replace(balance, unit=Unit.EPSILON), "grant", Decimal("0.1"), at=datetime.now(UTC), who="", why=""
+        )
     with pytest.raises(LedgerError, match="entry 3"):
         ledger.verify()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -10,8 +9,11 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from gate.gate_examples import compete, execute, make_release, make_rho_request, meet, only_sqlite, rows
+from commands import PROCESSES
+from gate.gate_examples import effective, execute, make_release, make_rho_request, rows
 from gate.gate_examples import make_request as make_additive
+from gate.marks import only_sqlite
+from gate.processes import compete, meet
 from gate.selected_examples import (
     DISTANCE,
     Frozen,
@@ -81,7 +83,7 @@ def test_a_selection_and_a_release_are_charged_in_one_transaction_or_not_at_all(
     more = [("c", make_release(make_additive("0.4"))), ("d", answered(QUESTIONS[1]))]
     with pytest.raises(BudgetError, match=r"this run asks for epsilon 0.7, 0.5 is left"):
         ledger.commit(more, who="", why="")
-    assert rows(url) == before
+    assert effective(url) == before
 
 
 def test_a_selection_for_a_rho_is_charged_in_rho_and_refused_by_a_budget_in_epsilon(made, tmp_path):
@@ -139,9 +141,8 @@ def test_what_was_stored_as_the_other_kind_is_refused(ledger):
 def test_one_of_many_that_commit_together_is_charged_and_shown_to_all(ledger, url):
     selections = [make_selection(make_request(QUESTIONS[0])) for _ in range(3)]
     digest = ledger.digest(selections[0].request, "v")
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(3)
-    with ProcessPoolExecutor(3, mp_context=context, initializer=meet, initargs=(barrier,)) as pool:
+    barrier = PROCESSES.Barrier(3)
+    with ProcessPoolExecutor(3, mp_context=PROCESSES, initializer=meet, initargs=(barrier,)) as pool:
         found = list(pool.map(compete, [url] * 3, [digest] * 3, selections))
     assert {kind for kind, _ in found} == {"shown"}
     assert len({shown for _, shown in found}) == 1
@@ -163,11 +164,10 @@ def test_requests_and_releases_of_before_are_the_same_to_the_last_byte(ledger, u
 
 def test_a_process_that_is_killed_at_any_moment_has_charged_each_request_once_or_not_at_all(ledger, url):
     """After each kill the requests are asked again, the one that was cut off among them: each is paid for once."""
-    context = multiprocessing.get_context("spawn")
     for i in range(4):
         first = 1000 * i
-        receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=answer_until_killed, args=(url, first, sender))
+        receiver, sender = PROCESSES.Pipe(duplex=False)
+        child = PROCESSES.Process(target=answer_until_killed, args=(url, first, sender))
         child.start()
         sender.close()
         shown = receiver.recv()

@@ -111,6 +111,9 @@ class Setting:
     def verify(self) -> int:
         return self._ask(Ledger.verify)
 
+    def accounts(self) -> Any:
+        return self._ask(Ledger.accounts)
+
     def _ask(self, question: Callable[[Ledger], Any]) -> Any:
         ledger = Ledger(self.url)
         try:
@@ -266,7 +269,8 @@ def test_a_budget_that_is_too_small_is_refused_before_any_record_is_read(tmp_pat
     with pytest.raises(BudgetError, match=rf"asks for epsilon 0\.4, {Decimal(granted)} is left"):
         run(pipeline, noise=setting.noise)
     assert pipeline.source.looked == setting.noise.drawn == []
-    assert (setting.spent, setting.verify()) == (0, 1)
+    assert [row["kind"] for row in rows(setting.url)] == ["open", "refused"]
+    assert (setting.spent, setting.verify()) == (0, 2)
 
 
 def test_another_relation_than_the_ledgers_is_refused_before_any_record_is_read(setting):
@@ -355,6 +359,47 @@ def test_a_run_that_another_overtook_shows_the_other_release_and_pays_nothing(se
     assert (setting.spent, setting.verify()) == (Decimal("0.3"), 2)
 
 
+def test_two_runs_of_one_request_at_a_time_need_its_budget_once(tmp_path):
+    setting = Setting(tmp_path)
+    setting.write_records()
+    setting.open("0.3")
+    pipeline = setting.pipeline(VISITS)
+    overtaking: list[Run] = []
+    ours = run(pipeline, noise=InterruptedNoise(first=lambda: overtaking.append(run(pipeline))))
+    assert ours.publication == overtaking[0].publication
+    assert (setting.spent, setting.verify()) == (Decimal("0.3"), 2)
+
+
+def test_a_run_for_which_others_have_left_nothing_is_refused_before_any_record_is_read(tmp_path):
+    setting = Setting(tmp_path)
+    setting.write_records()
+    setting.open("0.35")
+    ours, other = setting.pipeline(VISITS), setting.pipeline(ILL)
+    refusals: list[str] = []
+
+    def run_the_other() -> None:
+        with pytest.raises(BudgetError) as caught:
+            run(untouched(other), noise=setting.noise)
+        refusals.append(str(caught.value))
+
+    assert run(ours, noise=InterruptedNoise(first=run_the_other)).charged == ("visits",)
+    [told] = refusals
+    assert "asks for epsilon 0.1, 0.35 is left, and 0.3 of it is reserved by runs under way" in told
+    assert setting.noise.drawn == []
+    assert [row["kind"] for row in rows(setting.url)] == ["open", "refused", "charge"]
+    assert (setting.spent, setting.verify()) == (Decimal("0.3"), 3)
+
+
+def test_a_run_that_failed_leaves_no_reservation(setting):
+    def fail() -> None:
+        raise OSError
+
+    with pytest.raises(DpDaskError):
+        run(setting.pipeline(VISITS), noise=InterruptedNoise(first=fail))
+    [(account, _)] = setting.accounts()
+    assert account.reservations == ()
+
+
 def test_a_run_overtaken_in_one_of_two_measurements_pays_for_the_other(setting):
     one, both = setting.pipeline(VISITS), setting.pipeline(VISITS, ILL)
     assert run(both, noise=InterruptedNoise(first=lambda: run(one))).charged == ("ill",)
@@ -366,7 +411,12 @@ def test_a_run_whose_budget_another_took_shows_and_writes_nothing(tmp_path):
     setting.write_records()
     setting.open("0.5")
     other, ours = setting.pipeline(VISITS), setting.pipeline(ILL, VISITS.replace("0.3", "0.25"))
-    noise = InterruptedNoise(first=lambda: run(other))
+
+    def forget_the_reservation_and_run() -> None:
+        execute(setting.url, "DELETE FROM dp_dask_reservations")  # which is advice: the commit asks the journal alone
+        run(other)
+
+    noise = InterruptedNoise(first=forget_the_reservation_and_run)
     with pytest.raises(BudgetError, match=r"asks for epsilon 0\.35, 0\.2 is left \(0\.3 of 0\.5 spent\)") as caught:
         run(ours, noise=noise)
     # What was drawn and not paid for is in no variable that a crash reporter could keep.
@@ -375,7 +425,8 @@ def test_a_run_whose_budget_another_took_shows_and_writes_nothing(tmp_path):
     assert "noisy_sums" not in repr(frames)
     assert caught.value.__context__ is None
     assert noise.drawn == [1, 1]
-    assert (setting.spent, setting.verify()) == (Decimal("0.3"), 2)
+    assert (setting.spent, setting.verify()) == (Decimal("0.3"), 3)
+    assert [row["kind"] for row in rows(setting.url)] == ["open", "charge", "refused"]
     assert list((tmp_path / "runs").iterdir()) == []
 
 

@@ -18,6 +18,7 @@ from dp_dask.core.cells import choose_cells
 from dp_dask.core.grid import Grid
 from dp_dask.core.partition import make_partition
 from dp_dask.core.privacy import Neighbours
+from dp_dask.core.unit import UnitOfProtection
 from dp_dask.core.where import Between, OneOf, Where
 from dp_dask.errors import ConfigError
 from dp_dask.public.comparable import question
@@ -162,6 +163,17 @@ def test_another_relation_is_left_out_as_its_losses_do_not_add_up(tmp_path):
     series = read_series(tmp_path)
     assert series.left_out == ((night(0).folder, "is under replace, whose losses do not add up with those under add_remove"),)
     assert series.costs[-1].total == Decimal("0.1")
+
+
+def test_another_unit_of_protection_is_left_out_as_its_losses_do_not_add_up(tmp_path):
+    record = published()
+    person = UnitOfProtection(kind="person", column="id", type="text", max_records=1)
+    of_person = replace(record, release=replace(record.release, request=replace(record.release.request, unit=person)))
+    write_slot(tmp_path, night(0))
+    write_slot(tmp_path, night(1), measurements={"visits": of_person})
+    series = read_series(tmp_path)
+    assert series.left_out == ((night(0).folder, f"protects a record, and not {person}: losses of the two do not add up"),)
+    assert "what a person loses that was in the data at every slot" in render_series(series)
 
 
 def test_folders_that_are_no_slot_s_or_another_slot_s_are_left_out_by_name(tmp_path):

@@ -71,7 +71,10 @@ class Source(Protocol):
         ...
 
     def version(self) -> str:
-        """Describe the present state of the data (names, sizes, times of change); private, kept in the ledger as a digest."""
+        """Describe the present state of the data (names, sizes, times of change); private, kept in the ledger as a digest.
+
+        Empty where a source cannot tell it: the file must then name a version.
+        """
         ...
 
     def schema(self) -> pa.Schema:

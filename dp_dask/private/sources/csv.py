@@ -1,4 +1,4 @@
-"""csv: delimited text, one file or a folder, compressed or not; the types of the columns are declared."""
+"""csv: delimited text, compressed or not, one file or a folder on a disk or in an object store; columns' types are declared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ import pyarrow.csv as pcsv
 
 from dp_dask.errors import SourceError
 from dp_dask.private import listing
-from dp_dask.private.sources import Batch, OfFiles, Split
+from dp_dask.private.filesystems import Stored
+from dp_dask.private.sources import Batch, Split
 
 __all__ = ["plugin"]
 
@@ -29,7 +30,7 @@ TYPES = ("number", "text", "date")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Csv(OfFiles):
+class Csv(Stored):
     """Delimited files below ``path``, each with a header line.
 
     ``columns`` declares each column that is used ``number``, ``text`` or ``date``: a text file has no schema, and one guessed
@@ -40,7 +41,6 @@ class Csv(OfFiles):
     from a program that quotes. Without, every line is a record whatever it holds.
     """
 
-    path: Path
     columns: dict[str, str]
     delimiter: str = ","
     quotes: bool = True
@@ -49,6 +49,7 @@ class Csv(OfFiles):
     keeps_places: ClassVar[bool] = False  # a line of the wrong width is counted, and those after it move up
 
     def __post_init__(self) -> None:
+        Stored.__post_init__(self)
         for name, kind in self.columns.items():
             if kind not in TYPES:
                 msg = f"columns: {name!r} is declared {kind!r}; known types: {', '.join(TYPES)}"
@@ -57,18 +58,13 @@ class Csv(OfFiles):
             msg = f"delimiter {self.delimiter!r} must be one ASCII character, and no quote or line end"
             raise ValueError(msg)
 
-    @property
-    def root(self) -> Path:
-        """The folder that the splits' names are relative to."""
-        return self.path.parent if self.path.is_file() else self.path
-
     def plan(self) -> list[Split]:
         """List files; a text file is read by one task, because a quoted field may hold a line end."""
-        return listing.pack(listing.list_files(self.path), can_cut=False)
+        return listing.pack(self.files.listed(), can_cut=False, opening=self.files.opening)
 
     def version(self) -> str:
         """Names, sizes and times of change of the files, and how they are read."""
-        return f"{self.delimiter!r} {self.quotes} {sorted(self.nulls)!r}\n" + listing.version(listing.list_files(self.path))
+        return f"{self.delimiter!r} {self.quotes} {sorted(self.nulls)!r}\n" + listing.version(self.files.listed())
 
     def schema(self) -> pa.Schema:
         """The declared columns."""
@@ -82,9 +78,9 @@ class Csv(OfFiles):
             kind = self.columns.get(column)
             if kind != wanted:
                 given = "is not declared" if kind is None else f"is declared {kind}"
-                msg = f"{self.path.name}: column {column!r} {given}; declare it, source.columns: {{{column}: {wanted}}}"
+                msg = f"{PurePath(self.path).name}: column {column!r} {given}; declare it, source.columns: {{{column}: {wanted}}}"
                 raise SourceError(msg)
-        self._names(listing.list_files(self.path)[0].name, columns)
+        self.look_up(columns, lambda name: self._names(name, columns))
 
     def read(
         self, split: Split, columns: list[str], texts: frozenset[str] = frozenset(), dates: frozenset[str] = frozenset()
@@ -95,8 +91,10 @@ class Csv(OfFiles):
             yield from self._read(part.path, make)
 
     def _read(self, name: str, make: Mapping[str, Callable[[pa.Array], pa.Array]]) -> Iterator[Batch]:
-        columns = list(make)
-        width = len(self._names(name, columns))
+        names = self._names(name, list(make))
+        columns = [column for column in make if column in names]
+        absent = [column for column in make if column not in names]
+        width = len(names)
         end = uuid.uuid4().hex  # a last line of the wrong width, which no quote left open may swallow
         lost = ended = 0
 
@@ -108,27 +106,29 @@ class Csv(OfFiles):
                 lost += 1
             return "skip"
 
-        is_broken = False
+        is_broken, told = False, ""
         reader: Any = None
         while True:
             batch = None
             try:
                 if reader is None:
-                    stream = pa.input_stream(self.root / name, compression="detect")
+                    stream = self.files.stream(name)
                     last = end if width > 1 else end + self.delimiter
-                    reader = self._open(_Lines(stream, last.encode()), columns, width, skip)
+                    reader = self._open(_Lines(stream, last.encode()), columns or names[:1], width, skip)
                 batch = reader.read_next_batch()
             except StopIteration:
                 break
-            except (pa.ArrowException, ValueError, OSError):
-                is_broken = True
+            except (pa.ArrowException, ValueError, OSError) as error:
+                is_broken, told = True, str(error)
             if is_broken or batch is None:
                 break
-            yield Batch({column: make[column](batch.column(_latin(column))) for column in columns}, batch.num_rows)
+            n = batch.num_rows
+            found = {column: make[column](batch.column(_latin(column))) for column in columns}
+            yield Batch(found | {column: make[column](pa.nulls(n, pa.binary())) for column in absent}, n)
         if is_broken or ended != 1:
-            msg = f"{name}: not readable as delimited text (a quote left open, a record beyond 32 MB, a broken file)"
-            raise SourceError(msg)
-        yield Batch({column: make[column](pa.array([], pa.string())) for column in columns}, lost)
+            broken = "not readable as delimited text (a quote left open, a record beyond 32 MB, a broken file)"
+            raise self.files.unreadable(name, told, broken)
+        yield Batch({column: make[column](pa.array([], pa.binary())) for column in make}, lost)
 
     def _open(self, lines: _Lines, columns: list[str], width: int, skip: Any) -> Any:
         names = [_latin(column) for column in columns]
@@ -155,25 +155,22 @@ class Csv(OfFiles):
     def _names(self, name: str, columns: list[str]) -> list[str]:
         """Read the header line's names, and of what follows nothing."""
         names: list[str] = []
-        kind = ""
+        kind = told = ""
         try:
-            with pa.input_stream(self.root / name, compression="detect") as stream:
+            with self.files.stream(name) as stream:
                 head = stream.read(HEADER_BYTES).removeprefix(BOM).decode("utf-8", "replace")
             rows = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
             names = next((row for row in rows if row), [])
-        except FileNotFoundError:
-            kind = "it is gone"
-        except PermissionError:
-            kind = "it may not be read; check its permissions"
-        except (pa.ArrowException, csv.Error, ValueError, OSError):
+        except (pa.ArrowException, csv.Error, ValueError, OSError) as error:
+            told = str(error)
             kind = "not readable as delimited text (a broken archive, or of another format)"
         if not kind and not names:
             kind = "not readable as delimited text (it is empty)"
-        if not kind and any(names.count(column) != 1 for column in columns):
+        least = 1 if self.missing == "refuse" else 0
+        if not kind and not all(least <= names.count(column) <= 1 for column in columns):
             kind = f"the header line lacks one of the columns {', '.join(columns)}, or names it twice"
         if kind:
-            msg = f"{name}: {kind}"
-            raise SourceError(msg)
+            raise self.files.unreadable(name, told, kind)
         return names
 
 
