@@ -124,7 +124,7 @@ def test_the_driver_s_cluster_is_what_dp_dask_takes(tmp_path):
     BUILD is None, reason="takes minutes and gigabytes: set DP_DASK_BUILD_IMAGE=1 (as root, with buildah and mmdebstrap)"
 )
 def test_the_image_is_built_and_runs_a_pipeline_as_nobody_in_particular(tmp_path):
-    """On a base of Debian's packages, so that no registry of images is needed; the machine's pip settings are lent to the build."""
+    """On a base of Debian's packages, so that no registry of images is needed; the machine lends pip its settings."""
     buildah, mmdebstrap = tool("buildah"), tool("mmdebstrap")
     (tmp_path / "storage.conf").write_text(
         f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp_path}/store"\nrunroot = "{tmp_path}/run"\n'
