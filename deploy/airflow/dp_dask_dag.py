@@ -22,6 +22,6 @@ with DAG(
 ) as dag:
     BashOperator(
         task_id="run",
-        bash_command=f'umask 077 && dp-dask run {FILE} --slot "{{{{ data_interval_end.isoformat() }}}}"',
+        bash_command=f'umask 077 && dp-dask run {FILE} --slot "{{{{ ts }}}}"',
         execution_timeout=timedelta(hours=6),
     )

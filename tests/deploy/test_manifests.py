@@ -258,7 +258,7 @@ def test_exit_codes_that_end_a_job_are_those_that_a_repeat_would_give_again(rend
 
 
 def test_the_standing_cluster_is_the_operator_s(rendered):
-    """But for its image, its name from the pod's, and a scheduler that stays when it is idle."""
+    """But for its image, and its name from the pod's."""
     cluster = yaml.safe_load((ROOT / "k8s" / "base" / "cluster.yaml").read_text())["spec"]
     for part in ("scheduler", "worker"):
         standing = copy.deepcopy(find(rendered["operator-less"], "Deployment", f"records-{part}")["spec"]["template"]["spec"])

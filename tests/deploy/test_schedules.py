@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from deploy_tools import ROOT, says, tool
 
+from dp_dask import errors
+
 DEPLOY = ROOT / "deploy"
 SCRIPT = DEPLOY / "dp-dask-scheduled"
 UNITS = DEPLOY / "systemd"
@@ -157,6 +159,17 @@ def test_the_crontab_s_line_runs_the_minute_that_it_started_in(tmp_path):
     assert file == f"{tmp_path}/people.yaml"
 
 
+def test_the_runbook_tells_of_every_exit_code_and_its_links_lead_somewhere():
+    text = (DEPLOY / "RUNBOOK.md").read_text() + (DEPLOY / "README.md").read_text()
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    ours = {error.exit_code for error in (errors.DpDaskError, *errors.DpDaskError.__subclasses__())}
+    assert ours | {0, 130} <= told
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", text):
+        assert (DEPLOY / target).exists(), target
+    for file in re.findall(r"^\| `([^`]+)` \|", (DEPLOY / "README.md").read_text(), re.MULTILINE):
+        assert (DEPLOY / file).exists(), file
+
+
 def test_the_dag_is_one_call_that_is_never_repeated_by_itself(monkeypatch):
     """With stand-ins for Airflow's two classes that keep what they are given."""
     file = DEPLOY / "airflow" / "dp_dask_dag.py"
@@ -183,6 +196,6 @@ def test_the_dag_is_one_call_that_is_never_repeated_by_itself(monkeypatch):
         "default_args": {"retries": 0},
     }
     (task,) = made["tasks"]
-    assert task["bash_command"].endswith('dp-dask run /etc/dp-dask/people.yaml --slot "{{ data_interval_end.isoformat() }}"')
+    assert task["bash_command"].endswith('dp-dask run /etc/dp-dask/people.yaml --slot "{{ ts }}"')
     imported = [node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
     assert not any(name.startswith("dp_dask") for name in imported), "Airflow needs no dp_dask of its own"

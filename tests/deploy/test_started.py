@@ -30,7 +30,7 @@ POD = f"/api/v1/namespaces/dp-dask/pods/{platform.node()}"
 
 def environment(folder):
     """What all pods have, with this machine's folders."""
-    lines = (BASE / "environment.env").read_text().split()
+    lines = [line for line in (BASE / "environment.env").read_text().splitlines() if not line.startswith("#")]
     places = {"/run/secrets/tls": f"{folder}/tls", "/etc/dask": f"{folder}/settings", "/tmp": str(folder)}  # noqa: S108
     env = {key: value for key, value in os.environ.items() if not key.startswith("DASK_")}
     for name, _, value in (line.partition("=") for line in lines):
