@@ -30,7 +30,6 @@ __all__ = ["plugin"]
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 API = "https://kubernetes.default.svc"
-PORT = 8786
 ANSWER = 30  # seconds for the API server, and between two looks at a scheduler that does not answer
 HINTS = {
     403: "give the service account the role of k8s/base: pods get, daskclusters create and delete",
@@ -66,9 +65,9 @@ class Kubernetes:
         until, security, namespace = time.monotonic() + self.wait, security_of(self.tls), _read(ACCOUNT / "namespace")
         body = self._body(_ask("GET", f"/api/v1/namespaces/{namespace}/pods/{platform.node()}"), namespace)
         clusters, name = f"/apis/kubernetes.dask.org/v1/namespaces/{namespace}/daskclusters", body["metadata"]["name"]
+        address = _address(name, namespace)
         try:
             _ask("POST", clusters, body)
-            address = _address(name, namespace)
             _await(address, until, self.wait)
             left = max(1.0, until - time.monotonic())
             with joined(address, security=security, workers=self.workers, wait=left, overrides=self.overrides) as client:
@@ -78,7 +77,6 @@ class Kubernetes:
                 _ask("DELETE", f"{clusters}/{name}")
 
     def _body(self, pod: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        problem = ""
         try:
             return _cluster(yaml.safe_load(self.template.read_text(encoding="utf-8")), pod, namespace, self.workers)
         except OSError as error:
@@ -110,20 +108,17 @@ def _cluster(made: Any, pod: Mapping[str, Any], namespace: str, workers: int) ->
 
 
 def _address(name: str, namespace: str) -> str:
-    return f"tls://{name}-scheduler.{namespace}.svc:{PORT}"
+    return f"tls://{name}-scheduler.{namespace}.svc:8786"
 
 
 def _await(address: str, until: float, wait: float) -> None:
     """Wait until a scheduler listens: its pod must be placed, its image fetched; the cluster's own status may lag for ever."""
-    parts = urlsplit(address)
+    host = urlsplit(address)
     while time.monotonic() < until:
-        with suppress(OSError), socket.create_connection((parts.hostname, parts.port), timeout=ANSWER):
+        with suppress(OSError), socket.create_connection((host.hostname, host.port), timeout=ANSWER):
             return
         time.sleep(0.5)
-    msg = (
-        f"{address}: no scheduler listened within {wait:g} s; look at the operator, the pods' events, quotas and network "
-        "policies, or raise wait"
-    )
+    msg = f"{address}: no scheduler listened within {wait:g} s; look at the operator, the pods' events and quotas, or raise wait"
     raise ClusterError(msg)
 
 
@@ -140,7 +135,7 @@ def _ask(method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[
     context = ssl.create_default_context(cadata=_read(ACCOUNT / "ca.crt"))
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # authorities of older Kubernetes lack an extension that it asks for
     request = Request(API + path, None if body is None else json.dumps(body).encode(), headers, method=method)  # noqa: S310
-    problem, hint = "", "look at the API server and the network policy"
+    hint = "look at the API server and the network policy"
     try:
         with build_opener(ProxyHandler({}), HTTPSHandler(context=context)).open(request, timeout=ANSWER) as answer:
             return dict(json.load(answer))
