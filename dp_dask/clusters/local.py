@@ -23,6 +23,9 @@ KEEP_MEMORY = {
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**25,
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**27,
 }
+# What is said within a process, or on the loopback interface where there are no certificates, needs none: settings that ask for
+# them are for clusters off this machine.
+PLAIN = {"distributed.comm.require-encryption": False, "distributed.comm.default-scheme": "tcp"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,8 @@ class Local:
 
         workers = self.workers or len(os.sched_getaffinity(0))
         quiet()
-        with dask.config.set(HARDENED | KEEP_MEMORY):
+        with_tls = self.processes and dask.config.get("distributed.comm.tls.ca-file", None)
+        with dask.config.set(HARDENED | KEEP_MEMORY | ({} if with_tls else PLAIN)):
             kind = ""
             try:
                 cluster = LocalCluster(

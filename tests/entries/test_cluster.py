@@ -54,7 +54,7 @@ def test_names_come_from_beside_the_file_and_from_dask_s_configuration(tmp_path)
     [
         ("night: {kind: address}", "cluster night.address: is missing"),
         ("night: {kind: adress}", "cluster night.kind: unknown cluster 'adress'; did you mean 'address'?"),
-        ("night: 3", "cluster night: is 3; give a mapping with kind: address, gateway, local"),
+        ("night: 3", "cluster night: is 3; give a mapping with kind: address, gateway, kubernetes, local"),
         ("- night", "clusters.yaml: is no mapping; give each cluster as NAME: {kind: .., ..}"),
         ("night: {kind: local}\nnight: {kind: local}", "clusters.yaml: line 2, column 1: the key 'night' is given twice"),
         ("night: {kind: local, wrokers: 2}", "cluster night.wrokers: unknown key; did you mean 'workers'?"),
