@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dp_dask.errors import ClusterError
 from dp_dask.hardened.joining import quiet
-from dp_dask.hardened.profile import HARDENED
+from dp_dask.hardened.profile import hardened
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -54,7 +54,7 @@ class Local:
         workers = self.workers or len(os.sched_getaffinity(0))
         quiet()
         with_tls = self.processes and dask.config.get("distributed.comm.tls.ca-file", None)
-        with dask.config.set(HARDENED | KEEP_MEMORY | ({} if with_tls else PLAIN)):
+        with dask.config.set(hardened() | KEEP_MEMORY | ({} if with_tls else PLAIN)):
             kind = ""
             try:
                 cluster = LocalCluster(

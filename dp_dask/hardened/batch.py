@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dp_dask.errors import ClusterError
 from dp_dask.hardened.certs import make_certs
 from dp_dask.hardened.joining import check_options, joined, quiet
-from dp_dask.hardened.profile import HARDENED
+from dp_dask.hardened.profile import HARDENED, hardened
 from dp_dask.hardened.tls import Tls
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class BatchCluster:
         quiet()
         folder = _private_folder(self.shared)
         try:
-            with dask.config.set(HARDENED):
+            with dask.config.set(hardened()):
                 kind, cluster, security = "", None, Tls(*make_certs(folder / "tls", DAYS)).security()
                 try:
                     cluster = self._start(folder, security)

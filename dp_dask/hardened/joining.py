@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dp_dask.errors import ClusterError
-from dp_dask.hardened.profile import ENCRYPTION, HARDENED, OF_SCHEDULER, OF_WORKERS, faults
+from dp_dask.hardened.profile import ENCRYPTION, OF_SCHEDULER, OF_WORKERS, faults, hardened
 from dp_dask.hardened.tls import check_encrypted
 from dp_dask.hardened.versions import differences
 
@@ -58,7 +58,7 @@ def joined(
     address = target if isinstance(target, str) else str(target.scheduler_address)
     if ENCRYPTION not in overrides:
         check_encrypted(address)
-    with dask.config.set(HARDENED):
+    with dask.config.set(hardened()):
         client, kind = None, ""
         try:
             client = Client(target, security=security, timeout=CONNECT, set_as_default=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["ENCRYPTION", "HARDENED", "OF_SCHEDULER", "OF_WORKERS", "faults"]
+__all__ = ["ENCRYPTION", "HARDENED", "OF_SCHEDULER", "OF_WORKERS", "faults", "hardened"]
 
 ENCRYPTION = "distributed.comm.require-encryption"
 # Set before any cluster starts: nothing of the records on disk, in logs or behind an open port.
@@ -25,6 +26,13 @@ HARDENED: dict[str, Any] = {
     "distributed.scheduler.no-workers-timeout": "10 minutes",
     "distributed.comm.retry.count": 3,
 }
+
+
+def hardened() -> dict[str, Any]:
+    """Return the settings, to be set: Dask adds to lists that it is given."""
+    return copy.deepcopy(HARDENED)
+
+
 HARMLESS = {
     "distributed.http.health",
     "distributed.http.scheduler.api",  # Kubernetes' operator scales workers through it

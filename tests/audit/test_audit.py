@@ -154,8 +154,8 @@ def test_scales_that_are_too_small_fail_by_the_name_of_each_mechanism(small):
 def test_a_message_that_one_record_decides_fails(small):
     reduce = releasing.reduce
 
-    def telling(client, source, statistics, *, progress, stall_timeout):
-        sealed = reduce(client, source, statistics, progress=progress, stall_timeout=stall_timeout)
+    def telling(client, source, statistics, *, progress, **options):
+        sealed = reduce(client, source, statistics, progress=progress, **options)
         progress(sum(reveal(sealed).sums) % 1000, 10**6)
         return sealed
 
@@ -216,7 +216,7 @@ def test_the_users_own_folder_and_ledger_stay_as_they_are(tmp_path, small):
     """Everything happens in a temporary folder, which is gone at the end."""
     made = []
     opened = Ledger.open_dataset
-    small.setattr(Ledger, "open_dataset", lambda self, *a, **k: (made.append(self._name), opened(self, *a, **k))[1])
+    small.setattr(Ledger, "open_dataset", lambda self, *a, **k: (made.append(self._database.name), opened(self, *a, **k))[1])
     small.chdir(tmp_path)
     small.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()

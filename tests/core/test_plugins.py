@@ -36,7 +36,7 @@ def test_the_known_plug_ins_are_there():
     [
         (MODELS, "poison", "unknown model 'poison'; did you mean 'poisson'? known: bernoulli, "),
         (MODELS, "zzz", "unknown model 'zzz'; known: bernoulli, "),
-        (SOURCES, "parket", "unknown source 'parket'; did you mean 'parquet'? known: csv, "),
+        (SOURCES, "parket", "unknown source 'parket'; did you mean 'parquet'? known: adbc, csv, "),
         ("dp_dask.public.engines", "latice", "unknown engine 'latice'; did you mean 'lattice'? known: "),
         ("dp_dask.clusters", "locale", "unknown cluster 'locale'; did you mean 'local'? known: "),
     ],
