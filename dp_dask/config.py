@@ -12,27 +12,22 @@ from typing import Any
 import sqlalchemy as sa
 
 from dp_dask.clusters import Cluster
-from dp_dask.core import plugins
-from dp_dask.core.names import NAME, is_name
 from dp_dask.core.of_sums import OfSums
 from dp_dask.core.privacy import Loss, Neighbours, Unit
 from dp_dask.core.release import Request
 from dp_dask.core.schedule import Schedule
 from dp_dask.core.selected import SelectionRequest
-from dp_dask.core.slots import MARK
 from dp_dask.core.unit import RECORD, UnitOfProtection
 from dp_dask.core.where import Where
 from dp_dask.entries import strict_yaml
-from dp_dask.entries.build import Faults, build, check_keys, leaf, show
+from dp_dask.entries.build import Faults, build, check_keys, leaf
 from dp_dask.entries.cluster import make_cluster
+from dp_dask.entries.dataset import NONE, read_dataset
 from dp_dask.entries.measurement import Measurement
 from dp_dask.entries.measurements import make_measurements
 from dp_dask.entries.selection_measurement import SelectionMeasurement
-from dp_dask.entries.unit import Privacy, Relation, read_unit
-from dp_dask.entries.where import read_where
+from dp_dask.entries.unit import Privacy, Relation
 from dp_dask.errors import ConfigError
-from dp_dask.private.databases import OfDatabase
-from dp_dask.private.filtered import Filtered
 from dp_dask.private.reduce import columns_of
 from dp_dask.private.sources import Source
 from dp_dask.public.infer import AUTO, check_engine
@@ -45,20 +40,14 @@ __all__ = [
     "MOST_DRAWS",
     "MOST_SIMULATIONS",
     "SIMULATIONS",
-    "SOURCES",
     "Inference",
     "Pipeline",
     "load",
     "read",
 ]
 
-SOURCES = "dp_dask.private.sources"
 CLUSTER_VARIABLE = "DP_DASK_CLUSTER"
 FEWEST_DRAWS, MOST_DRAWS = 100, 10**7
-NO_VERSION = (
-    'is missing; a database does not tell when its data changed: name their state, as version: "2026-01-31", and another one '
-    "whenever they changed, because what was released of a version is released again, free of charge"
-)
 SIMULATIONS, FEWEST_SIMULATIONS, MOST_SIMULATIONS = Effort().most, 2_000, 10**8
 
 
@@ -177,48 +166,35 @@ def read(path: Path, **replaced: Any) -> tuple[Any, Faults]:
 def _pipeline(given: Any, faults: Faults) -> Pipeline | None:
     keys = ("dataset", "privacy", "measurements", "inference", "cluster", "simulation_cluster", "ledger", "output", "schedule")
     top = check_keys(given, "", keys, ("dataset", "privacy", "measurements", "ledger"), faults)
-    dataset = check_keys(top.get("dataset", {}), "dataset", ("name", "source", "unit", "version", "where"), (), faults)
-    for key in ("name", "source", "unit"):
-        if "dataset" in top and key not in dataset:
-            faults.add(f"dataset.{key}", "is missing; it has no default, write it down")
-    name = leaf(str, dataset.get("name", "-"), "dataset.name", faults)
-    if name is not None and not is_name(name):
-        faults.add("dataset.name", f"is {show(name)}; use {NAME} only")
-    unit, passes = read_unit(dataset.get("unit", "record"), faults)
-    version = leaf(str | None, dataset.get("version"), "dataset.version", faults)
-    if version is not None and version.startswith(MARK):
-        faults.add("dataset.version", "begins with a character that no text holds; give plain text")
-    source = _plugin(SOURCES, dataset["source"], "dataset.source", faults) if "source" in dataset else None
-    if isinstance(source, OfDatabase):
-        if not (version or source.has_state):
-            faults.add("dataset.version", NO_VERSION)
-        version = version and f"{version}\n{source.asked}"  # of another table, the same version is another state
-    where = read_where(dataset["where"], faults) if "where" in dataset else None
+    dataset = read_dataset(top["dataset"], faults) if "dataset" in top else NONE
+    source, where = dataset.filtered, dataset.where
     relation = build(Relation, top["privacy"], "privacy", faults) if "privacy" in top else None
-    privacy = None if relation is None else _protecting(unit, relation, faults)
+    privacy = None if relation is None else _protecting(dataset.unit, relation, faults)
     inference = build(Inference, top.get("inference", {}), "inference", faults)
     cluster = make_cluster(top.get("cluster", "local"), faults)
     path = "simulation_cluster"
     simulation_cluster = make_cluster(top[path], faults, path) if path in top else None
     ledger = _ledger(top["ledger"], faults) if "ledger" in top else None
+    if ledger is not None and sa.make_url(ledger).database == str(getattr(dataset.source, "path", "")):
+        faults.add("ledger", "is the file that the records are in; keep the ledger in a file of its own")
     output = leaf(Path, top.get("output", "runs"), "output", faults)
     schedule = build(Schedule, top["schedule"], "schedule", faults) if "schedule" in top else None
     measurements, selections = (
-        make_measurements(top["measurements"], name, privacy, faults) if "measurements" in top else ([], [])
+        make_measurements(top["measurements"], dataset.name, privacy, faults) if "measurements" in top else ([], [])
     )
     if where is not None and _is_served(where, privacy, measurements, selections, faults):
         measurements = [replace(m, request=replace(m.request, where=where)) for m in measurements]
         selections = [replace(s, request=replace(s.request, where=where)) for s in selections]
     if inference is not None:
         _check_engine(inference.engine, measurements, faults)
-    if faults.problems or source is None or privacy is None or inference is None or ledger is None:
+    if faults.problems or dataset.name is None or source is None or privacy is None or inference is None or ledger is None:
         return None
     return Pipeline(
-        dataset=name,
-        source=source if where is None else Filtered(source, where),
-        version=version,
-        protects=unit,
-        passes=passes,
+        dataset=dataset.name,
+        source=source,
+        version=dataset.version,
+        protects=dataset.unit,
+        passes=dataset.passes,
         neighbours=privacy.neighbours,
         n=privacy.n,
         expected_n=privacy.expected_records,
@@ -271,19 +247,6 @@ def _is_served(
     if fault:
         faults.add("dataset.where", fault)
     return len(faults.problems) == before
-
-
-def _plugin(folder: str, given: Any, path: str, faults: Faults) -> Any:
-    """Make the source that ``kind`` names from the other keys."""
-    if not isinstance(given, dict) or not isinstance(given.get("kind"), str):
-        faults.add(path, f"is {show(given)}; give a mapping with kind: {' or '.join(plugins.names(folder))}")
-        return None
-    try:
-        cls = plugins.load(folder, given["kind"])
-    except ValueError as error:
-        faults.add(f"{path}.kind", str(error))
-        return None
-    return build(cls, {key: value for key, value in given.items() if key != "kind"}, path, faults)
 
 
 def _check_engine(engine: str, measurements: list[Measurement], faults: Faults) -> None:

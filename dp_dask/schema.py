@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter
 
-from dp_dask.config import SOURCES, Inference
+from dp_dask.config import Inference
 from dp_dask.core import plugins
 from dp_dask.core.continuous import SCIPY
 from dp_dask.core.joint_priors import Independent
@@ -15,6 +15,7 @@ from dp_dask.core.prior_kinds import KINDS
 from dp_dask.core.schedule import Schedule
 from dp_dask.entries.build import key_of
 from dp_dask.entries.cluster import CLUSTERS
+from dp_dask.entries.dataset import SOURCES
 from dp_dask.entries.distance import DISTANCES
 from dp_dask.entries.model import MODELS
 from dp_dask.entries.prior import POOLED

@@ -12,6 +12,7 @@ from dp_dask.clusters.scheduler_file import plugin as SchedulerFile  # noqa: N81
 from dp_dask.config import load
 from dp_dask.entries.build import Faults
 from dp_dask.entries.cluster import make_cluster
+from dp_dask.errors import ConfigError
 
 FILE = """
 dataset: {name: people, source: {kind: parquet, path: data}, unit: record}
@@ -79,3 +80,11 @@ def test_the_environment_and_the_command_line_stand_in_for_the_file_s_cluster(tm
     done = dp_dask(tmp_path, "run", "p.yaml", "--cluster", "evening")
     assert done.returncode == 2
     assert "cluster: is 'evening'; give a kind" in done.stderr
+
+
+def test_a_ledger_in_the_file_of_the_records_is_refused(tmp_path):
+    file = tmp_path / "p.yaml"
+    text = FILE.replace("cluster: night", "").replace("{kind: parquet, path: data}", "{kind: sqlite, path: ledger.db, table: t}")
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="ledger: is the file that the records are in; keep the ledger in a file of its own"):
+        load(file)

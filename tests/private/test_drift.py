@@ -10,9 +10,9 @@ import pytest
 from core.exact import make_statistic
 from private.tables import CANARY, Csv, Parquet, read, says_nothing, write
 
-from dp_dask.config import SOURCES, _plugin
 from dp_dask.core.where import Between, Known, Where
 from dp_dask.entries.build import Faults
+from dp_dask.entries.dataset import make_source
 from dp_dask.entries.strict_yaml import parse
 from dp_dask.errors import SourceError
 from dp_dask.private.filtered import Filtered
@@ -53,7 +53,7 @@ def both_say(source: Source, column: str = "x") -> str:
 
 def from_yaml(folder: Path, text: str):
     faults = Faults(folder)
-    made = _plugin(SOURCES, parse(text, "p.yaml"), "dataset.source", faults)
+    made = make_source(parse(text, "p.yaml"), faults)
     return made, "\n".join(map(str, faults.problems))
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from private.tables import Parquet
 
-from dp_dask.config import SOURCES, _plugin
 from dp_dask.entries.build import Faults
+from dp_dask.entries.dataset import make_source
 from dp_dask.private.uris import Options, Uri, address_of
 
 SECRET = "wJalrXUtnFEMI-K7MDENG"  # noqa: S105
@@ -27,7 +27,7 @@ def refusal(uri: str, options: Options = NO_OPTIONS) -> str:
 def built(tmp_path: Path, **keys):
     """Return what a pipeline file makes of a source, and its faults."""
     faults = Faults(tmp_path)
-    return _plugin(SOURCES, {"kind": "parquet", **keys}, "dataset.source", faults), "\n".join(map(str, faults.problems))
+    return make_source({"kind": "parquet", **keys}, faults), "\n".join(map(str, faults.problems))
 
 
 @pytest.mark.parametrize(
