@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,24 @@ settings.load_profile("dp_dask")
 
 # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What takes half of the time: real clusters, crashes, whole runs and calibrations. CI runs them; -m "not slow and not long" does not.
+LONG = (
+    "audit/test_audit.py",
+    "clusters/test_gateway.py",
+    "clusters/test_slurm.py",
+    "end_to_end/",
+    "gate/test_ledger_crashes.py",
+    "statistics/",
+    "test_faults.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if str(item.path.relative_to(here)).startswith(LONG):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

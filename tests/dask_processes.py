@@ -63,6 +63,6 @@ def running(
                 process.terminate()
             for process in processes:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(10)
+                    process.wait(2)
                 process.kill()
                 process.wait()

@@ -110,7 +110,7 @@ def test_the_command_writes_tables_and_pictures_and_says_where_a_method_does_not
         ({"seed": -1}, "size", "seed is -1"),
         ({"ledger": "sqlite:///l.db"}, "ledger", "unknown key"),
         ({"dataset": {"name": "d"}}, "dataset", "unknown key"),
-        ({"cluster": "cloud"}, "cluster.kind", "unknown cluster"),
+        ({"cluster": "cloud"}, "cluster", "give a kind, address, "),
         ({"models": {}}, "models", "at least one"),
         ({"models": {"a b": GOOD["models"]["coin"]}}, "models.a b", "the name may hold"),
         ({"models": {"coin": 3}}, "models.coin.model", "known models"),

@@ -29,6 +29,7 @@ measurements:
 ledger: sqlite:///ledger.db
 output: out
 """
+ONE_DEATH = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}  # a task that kills two workers is given up, not four
 QUIET = (SPLITS * ROWS // 2, SPLITS * ROWS // 2)  # at epsilon 1000 there is no noise but once in 1e400
 
 
@@ -144,12 +145,12 @@ def test_a_network_that_is_gone_for_some_seconds_changes_nothing(tmp_path, begun
 
 
 def test_a_task_that_ends_its_process_again_and_again_ends_the_run(tmp_path, begun):
-    with started(tmp_path, nanny=True) as file:
+    with started(tmp_path, nanny=True, **ONE_DEATH) as file:
         pipeline = opened(tmp_path, begun, joined(file, stall=60.0), "exit")
         assert_nothing_is_charged(pipeline, "the cluster lost tasks (KilledWorker); nothing was released or charged")
 
 
 def test_a_worker_that_runs_out_of_memory_ends_the_run_and_not_the_machine(tmp_path, begun):
-    with started(tmp_path, nanny=True, options=("--memory-limit", "400MB")) as file:
+    with started(tmp_path, nanny=True, options=("--memory-limit", "400MB"), **ONE_DEATH) as file:
         pipeline = opened(tmp_path, begun, joined(file, stall=60.0), "memory")
         assert_nothing_is_charged(pipeline, "nothing was released or charged")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -104,9 +106,7 @@ class BatchCluster:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, folder: Path, security: Security) -> Any:
-        import dask_jobqueue  # noqa: PLC0415  (an extra)
-
-        cluster = getattr(dask_jobqueue, self.of_jobqueue)(
+        cluster = getattr(_jobqueue(), self.of_jobqueue)(
             cores=self.cores,
             memory=self.memory,
             processes=self.cores,
@@ -140,10 +140,9 @@ def _check_options(of_jobqueue: str, given: Mapping[str, Any]) -> None:
 def _known(of_jobqueue: str) -> set[str]:
     """The options of the cluster and of its jobs; empty where dask-jobqueue is not installed, which starting it tells."""
     with suppress(ImportError):
-        import dask_jobqueue  # noqa: PLC0415  (an extra)
-
-        job = getattr(dask_jobqueue, of_jobqueue).job_cls
-        classes = [*job.__mro__[:-1], dask_jobqueue.core.JobQueueCluster]
+        jobqueue = _jobqueue()
+        job = getattr(jobqueue, of_jobqueue).job_cls
+        classes = [*job.__mro__[:-1], jobqueue.core.JobQueueCluster]
         found = {name for cls in classes for name in inspect.signature(cls.__init__).parameters}
         return found - {
             *OURS,
@@ -158,6 +157,17 @@ def _known(of_jobqueue: str) -> set[str]:
             "name",
         }
     return set()
+
+
+def _jobqueue() -> Any:
+    """Import dask-jobqueue, and give signals the handlers back that it takes when it is imported: Ctrl-C is ours."""
+    ours = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    import dask_jobqueue  # noqa: PLC0415  (an extra)
+
+    if threading.current_thread() is threading.main_thread():
+        for each, handler in ours.items():
+            signal.signal(each, handler)
+    return dask_jobqueue
 
 
 def _private_folder(shared: Path) -> Path:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -46,3 +48,16 @@ def test_without_its_commands_it_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="qsub is not here; run where"), Pbs(jobs=1, memory="1GB", shared=tmp_path).client():
         pass
+
+
+def test_ctrl_c_stays_ours(tmp_path):
+    """dask-jobqueue takes the signals when it is imported, and would end a run with exit code 0."""
+    code = (
+        "import signal; from pathlib import Path; from dp_dask.clusters.pbs import plugin; "
+        "before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]; "
+        f"plugin(jobs=1, memory='1GB', shared=Path({str(tmp_path)!r}), options={{'queue': 'a'}}); "
+        "import sys; assert 'dask_jobqueue' in sys.modules; "
+        "assert before == [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
