@@ -17,7 +17,7 @@ settings.load_profile("dp_dask")
 # A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What takes half of the time: real clusters, crashes, whole runs and calibrations. CI runs them; -m "not slow and not long" does not.
+# Half of the time: real clusters, crashes, whole runs, calibrations. CI runs them; -m "not slow and not long" leaves them out.
 LONG = (
     "audit/test_audit.py",
     "clusters/test_gateway.py",
