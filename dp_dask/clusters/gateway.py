@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dp_dask.errors import ClusterError
-from dp_dask.hardened.joining import check_options, joined, quiet
+from dp_dask.hardened.joining import Joined, quiet
 from dp_dask.hardened.tls import is_local
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["plugin"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gateway:
+class Gateway(Joined):
     """``workers`` workers of the server at ``address``; ``options`` are the cluster options that the server offers.
 
     Who you are comes from Dask's own configuration (``gateway.auth``) and environment, never from the file.
@@ -26,13 +26,9 @@ class Gateway:
 
     address: str
     options: dict[str, Any] = field(default_factory=dict)
-    workers: int = 1
-    wait: float = 600.0
-    stall_timeout: float = 1800.0
-    overrides: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        check_options(workers=self.workers, wait=self.wait, stall_timeout=self.stall_timeout, overrides=self.overrides)
+        Joined.__post_init__(self)
         if not (self.address.startswith("https://") or (self.address.startswith("http://") and is_local(self.address))):
             msg = f"address is {self.address!r}; give https://HOST, as what is sent there says who you are"
             raise ValueError(msg)
@@ -62,8 +58,7 @@ class Gateway:
             if kind or cluster is None:
                 msg = f"{self.address}: no cluster was started ({kind}); look at the address, your rights and the options"
                 raise ClusterError(msg)
-            security = cluster.security
-            with joined(cluster, security=security, workers=self.workers, wait=self.wait, overrides=self.overrides) as client:
+            with self.join(cluster, cluster.security) as client:
                 yield client
 
 

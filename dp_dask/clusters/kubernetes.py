@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
@@ -20,7 +20,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 import yaml
 
 from dp_dask.errors import ClusterError
-from dp_dask.hardened.joining import check_options, joined
+from dp_dask.hardened.joining import Joined
 from dp_dask.hardened.tls import Tls, security_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ HINTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kubernetes:
+class Kubernetes(Joined):
     """``workers`` workers of a cluster like the one in the file ``template``, a manifest of kind DaskCluster.
 
     It is made in this pod's namespace, its name with a suffix of its own; its containers without an image get this pod's. It
@@ -48,13 +48,6 @@ class Kubernetes:
 
     template: Path
     tls: Tls | None = None
-    workers: int = 1
-    wait: float = 600.0
-    stall_timeout: float = 1800.0
-    overrides: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        check_options(workers=self.workers, wait=self.wait, stall_timeout=self.stall_timeout, overrides=self.overrides)
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -70,7 +63,7 @@ class Kubernetes:
             _ask("POST", clusters, body)
             _await(address, until, self.wait)
             left = max(1.0, until - time.monotonic())
-            with joined(address, security=security, workers=self.workers, wait=left, overrides=self.overrides) as client:
+            with self.join(address, security, wait=left) as client:
                 yield client
         finally:
             with suppress(ClusterError):  # what is left of it goes with the pod

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dp_dask.errors import ClusterError
 from dp_dask.hardened.certs import make_certs
-from dp_dask.hardened.joining import check_options, joined, quiet
+from dp_dask.hardened.joining import Joined, quiet
 from dp_dask.hardened.profile import HARDENED, hardened
 from dp_dask.hardened.tls import Tls
 
@@ -32,7 +32,7 @@ OURS = ("security", "protocol", "job_script_prologue", "n_workers", "shared_temp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchCluster:
+class BatchCluster(Joined):
     """``jobs`` jobs of ``cores`` worker processes each; the scheduler is in this process, on a login node or in a job of its own.
 
     ``shared`` is a folder that all nodes see, for the certificates of the run, which are deleted at its end. ``interface`` is the
@@ -50,16 +50,12 @@ class BatchCluster:
     adapt: dict[str, int] = field(default_factory=dict)
     prologue: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
-    workers: int = 1
-    wait: float = 600.0
-    stall_timeout: float = 1800.0
-    overrides: list[str] = field(default_factory=list)
 
     of_jobqueue: ClassVar[str]  # the class of dask-jobqueue
     submits: ClassVar[str]  # the command that it submits with
 
     def __post_init__(self) -> None:
-        check_options(workers=self.workers, wait=self.wait, stall_timeout=self.stall_timeout, overrides=self.overrides)
+        Joined.__post_init__(self)
         for name, value in (("jobs", self.jobs), ("cores", self.cores)):
             if value < 1:
                 msg = f"{name} is {value}; give at least 1"
@@ -97,10 +93,7 @@ class BatchCluster:
                         f"{self.of_jobqueue} did not start ({kind}); look at its commands, cluster.interface and cluster.options"
                     )
                     raise ClusterError(msg)
-                with (
-                    cluster,
-                    joined(cluster, security=security, workers=self.workers, wait=self.wait, overrides=self.overrides) as client,
-                ):
+                with cluster, self.join(cluster, security) as client:
                     yield client
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dp_dask.errors import ClusterError
@@ -16,26 +17,41 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.security import Security
 
-__all__ = ["VERSIONS", "check_options", "joined", "quiet"]
+__all__ = ["VERSIONS", "Joined", "joined", "quiet"]
 
 VERSIONS = "versions"
 OVERRIDES = (ENCRYPTION, VERSIONS, *dict.fromkeys([*OF_SCHEDULER, *OF_WORKERS]))
 CONNECT = 30  # seconds for a scheduler to answer
 
 
-def check_options(*, workers: int, wait: float, stall_timeout: float, overrides: Collection[str]) -> None:
-    """Raise ValueError for options that no cluster has."""
-    if workers < 1:
-        msg = f"workers is {workers}; give how many to wait for, at least 1"
-        raise ValueError(msg)
-    for name, value in (("wait", wait), ("stall_timeout", stall_timeout)):
-        if not value > 0:
-            msg = f"{name} is {value}; give a number of seconds above 0"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """The options of every cluster that is joined: how many workers to wait for and how long, in seconds, and ``overrides``.
+
+    These name the settings that may be as they are: whoever gives them answers for them. Raises ValueError for what cannot be.
+    """
+
+    workers: int = 1
+    wait: float = 600.0
+    stall_timeout: float = 1800.0
+    overrides: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            msg = f"workers is {self.workers}; give how many to wait for, at least 1"
             raise ValueError(msg)
-    unknown = [each for each in overrides if each not in OVERRIDES]
-    if unknown:
-        msg = f"overrides: {unknown[0]!r} is none; known: {', '.join(OVERRIDES)}"
-        raise ValueError(msg)
+        for name, value in (("wait", self.wait), ("stall_timeout", self.stall_timeout)):
+            if not value > 0:
+                msg = f"{name} is {value}; give a number of seconds above 0"
+                raise ValueError(msg)
+        unknown = [each for each in self.overrides if each not in OVERRIDES]
+        if unknown:
+            msg = f"overrides: {unknown[0]!r} is none; known: {', '.join(OVERRIDES)}"
+            raise ValueError(msg)
+
+    def join(self, target: Any, security: Security | None, *, wait: float | None = None) -> AbstractContextManager[Client]:
+        """Join an address or a cluster object, as ``joined`` does."""
+        return joined(target, security=security, workers=self.workers, wait=wait or self.wait, overrides=self.overrides)
 
 
 def quiet() -> None:
