@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 SETTINGS = Path(__file__).parent.parent / "deploy" / "dask.yaml"
@@ -26,6 +26,17 @@ def environment(folder: Path, tls: Path | None, changes: dict[str, str]) -> dict
             given[f"DASK_DISTRIBUTED__COMM__TLS__{role}__CERT"] = str(tls / "cert.pem")
             given[f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY"] = str(tls / "key.pem")
     return given | changes
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes, the last first; one that waits for another that is gone is not waited for long."""
+    for process in reversed(processes):
+        process.terminate()
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(2)
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager
@@ -59,10 +70,4 @@ def running(
                 start("worker", *shared, "--scheduler-file", str(file), "--nthreads", "1", *nannies, *options)
             yield file
         finally:
-            for process in reversed(processes):
-                process.terminate()
-            for process in processes:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(2)
-                process.kill()
-                process.wait()
+            end(processes)

@@ -16,6 +16,7 @@ import dask
 import distributed  # noqa: F401  (its defaults are merged with)
 import pytest
 import yaml
+from dask_processes import end
 from deploy_tools import ROOT
 from kubernetes_api import serving
 
@@ -60,13 +61,7 @@ def started(commands, env, folder):
             ]
         yield
     finally:
-        for process in reversed(processes):
-            process.terminate()
-        for process in processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            process.kill()
-            process.wait()
+        end(processes)
 
 
 def in_pods(port):
