@@ -50,6 +50,7 @@ class Lent:
 
     lent: Any
     stall_timeout: float = 60.0
+    driver_sees_records: bool = True
 
     @contextmanager
     def client(self) -> Iterator[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from dp_dask.errors import BudgetError
 from dp_dask.gate.journal import Balance
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import meaning
+from dp_dask.opened import Opened
 from dp_dask.pipeline import check_families
+from dp_dask.private.sources import Look
 from dp_dask.public.engines.bank import make_bank
 from dp_dask.public.observe import planned
 from dp_dask.public.simulated import SimulatedObservation
@@ -75,11 +78,14 @@ class Check:
 def check(pipeline: Pipeline) -> Check:
     """Look up the columns in the schema of the first file, and the budget; simulate the rest from the prior.
 
-    Reads no record. Raises SourceError for a missing file or column, or one that holds no numbers.
+    Reads no record; where the driver does not see the records, workers are asked. Raises SourceError for a missing file or
+    column, or one that holds no numbers.
     """
-    pipeline.source.check(*pipeline.columns)
-    check_families(pipeline)
-    balance, refusal = _budget(pipeline)
+    with Opened(pipeline.cluster) as opened:
+        opened.look(partial(pipeline.source.check, *pipeline.columns))
+        seen = source_plan(pipeline.source, pipeline.columns[0], opened.look)
+        check_families(pipeline)
+        balance, refusal = _budget(pipeline, opened.look)
     forecasts = tuple(_forecast(m, pipeline) for m in pipeline.measurements)
     unit = Unit.RHO if balance is not None and balance.unit is Unit.RHO else pipeline.unit
     cost = meaning(unit, price(pipeline.losses, unit), pipeline.delta)
@@ -90,18 +96,18 @@ def check(pipeline: Pipeline) -> Check:
         balance=balance,
         refusal=refusal,
         forecasts=forecasts,
-        source=source_plan(pipeline.source, pipeline.columns[0]),
+        source=seen,
         selections=tuple(forecast(choice) for choice in pipeline.selections),
     )
 
 
-def _budget(pipeline: Pipeline) -> tuple[Balance | None, str | None]:
+def _budget(pipeline: Pipeline, look: Look) -> tuple[Balance | None, str | None]:
     """Return the balance, and why the measurements that are not released yet would be refused."""
     ledger = Ledger(pipeline.ledger)
     balance = None
     try:
         balance = ledger.balance(pipeline.dataset)
-        version = pipeline.version or pipeline.source.version()
+        version = pipeline.version or look(pipeline.source.version)
         requests = {ledger.digest(request, version): request for request in pipeline.requests}
         losses = {digest: r.loss for digest, r in requests.items() if ledger.find(digest, released_as(r)) is None}
         if losses:

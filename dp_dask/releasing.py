@@ -6,7 +6,7 @@ import getpass
 import os
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from dp_dask.gate import additive, selecting
 from dp_dask.gate.ledger import Ledger
 from dp_dask.gate.noise import Noise
 from dp_dask.gate.records import cut
+from dp_dask.opened import Opened
 from dp_dask.private.beside import compare_beside
 from dp_dask.private.reduce import columns_of, reduce
 from dp_dask.progress import Progress
@@ -31,8 +32,6 @@ from dp_dask.selection_forecast import check_workable
 from dp_dask.simulation_store import stored
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from dp_dask.core.sensitive import Sensitive
     from dp_dask.core.statistic import Total
 
@@ -55,14 +54,17 @@ def release_new(
     ledger.balance(pipeline.dataset)  # refuses a data set without a budget before its files are looked at
     requests, version = pipeline.requests, pipeline.version
     is_there = version and all(ledger.find(ledger.digest(each, version), released_as(each)) is not None for each in requests)
-    with nullcontext(pipeline.source) if is_there else pipeline.source.pinned() as source:  # the data may be gone since
-        return _release_new(replace(pipeline, source=source), ledger, noise, progress, resume=resume)
+    with (
+        Opened(pipeline.cluster) as opened,
+        nullcontext(pipeline.source) if is_there else pipeline.source.pinned(opened.look) as source,  # the data may be gone since
+    ):
+        return _release_new(replace(pipeline, source=source), opened, ledger, noise, progress, resume=resume)
 
 
 def _release_new(
-    pipeline: Pipeline, ledger: Ledger, noise: Noise, progress: Progress, *, resume: bool
+    pipeline: Pipeline, opened: Opened, ledger: Ledger, noise: Noise, progress: Progress, *, resume: bool
 ) -> tuple[dict[str, Released], tuple[str, ...]]:
-    version = pipeline.version or pipeline.source.version()
+    version = pipeline.version or opened.look(pipeline.source.version)
     if not version:  # or the same question of other data would be answered by what was released before
         msg = "the source tells no version of its data; name one, dataset.version"
         raise SourceError(msg)
@@ -82,8 +84,8 @@ def _release_new(
         losses = {digest: request.loss for digest, request in new.items()}
         asking = {"who": who(), "why": ", ".join(name for name, digest in zip(names, digests, strict=True) if digest in new)}
         with ledger.reserved(pipeline.dataset, pipeline.neighbours, losses, **asking):
-            state = pipeline.source.version() if pipeline.version else version
-            drawn = _draw(pipeline, list(new.values()), state, noise, progress, resume=resume)
+            state = opened.look(pipeline.source.version) if pipeline.version else version
+            drawn = _draw(pipeline, opened, list(new.values()), state, noise, progress, resume=resume)
             ours = {made.id for made in drawn}
             try:
                 shown = ledger.commit(list(zip(new, drawn, strict=True)), **asking)
@@ -104,6 +106,7 @@ def released_as(request: Request | SelectionRequest) -> type[Released]:
 
 def _draw(
     pipeline: Pipeline,
+    opened: Opened,
     new: Sequence[Request | SelectionRequest],
     state: str,
     noise: Noise,
@@ -128,16 +131,15 @@ def _draw(
     added: list[Released] = []
     chosen: list[Released] = []
     try:
-        with ExitStack() as stack:
-            client = stack.enter_context(pipeline.cluster.client())
-            simulates_on = client
-            if choices and pipeline.simulation_cluster is not None:
-                simulates_on = stack.enter_context(pipeline.simulation_cluster.client())
+        with Opened(pipeline.simulates_on) as other:
+            simulates_on = opened if pipeline.simulation_cluster is None else other
+            if choices:
+                simulates_on.client()  # now: one that does not start is to be told of before the records are read
             parts = []
             if statistics:
-                pipeline.source.check(*columns_of(statistics, pipeline.protects))
+                opened.look(partial(pipeline.source.check, *columns_of(statistics, pipeline.protects)))
                 sealed = reduce(
-                    client,
+                    opened.client(),
                     pipeline.source,
                     statistics,
                     progress=lambda done, of: progress("splits read", done, of),
@@ -145,15 +147,16 @@ def _draw(
                     unit=pipeline.protects,
                     dataset=pipeline.dataset,
                     passes=pipeline.passes,
+                    look=opened.look,
                 )
                 sizes = [sum(len(r.statistic.units) for r in sums), *(len(s.units) for s in statistics[len(sums) :])]
                 parts = cut(sealed, sizes)
             of_distances = iter(parts[1:])
             for choice in choices:
                 sums_of_it = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
-                clients = client, simulates_on
-                chosen.append(_choose(pipeline, clients, choice, sums_of_it, noise, progress, resume=resume))
-        _check_unchanged(pipeline, state)
+                chosen.append(_choose(pipeline, opened, simulates_on, choice, sums_of_it, noise, progress, resume=resume))
+        _check_unchanged(pipeline, opened, state)
+        opened.close()
         added += additive.release(parts[0], sums, noise) if sums else []
     except BaseException:
         chosen.clear()  # not paid for: no frame that a reporter keeps may hold what was accepted
@@ -163,15 +166,16 @@ def _draw(
     return [replace(each, snapshot=pipeline.source.snapshot) for each in made]
 
 
-def _check_unchanged(pipeline: Pipeline, state: str) -> None:
-    if pipeline.source.version() != state:
+def _check_unchanged(pipeline: Pipeline, opened: Opened, state: str) -> None:
+    if opened.look(pipeline.source.version) != state:
         msg = f"the data changed while they were read; {UNTIL_COMMIT}, run again when they are complete"
         raise SourceError(msg)
 
 
 def _choose(
     pipeline: Pipeline,
-    clients: tuple[Client, Client],
+    opened: Opened,
+    simulates_on: Opened,
     choice: SelectionMeasurement,
     sealed: Sensitive[Total] | None,
     noise: Noise,
@@ -179,15 +183,15 @@ def _choose(
     *,
     resume: bool,
 ) -> Selection:
-    """Simulate on the second client's cluster, and compare record by record beside the data, on the first's."""
+    """Simulate on the second cluster, and compare record by record beside the data, on the first."""
     request, distance = choice.request, choice.request.distance
     stall = pipeline.cluster.stall_timeout
     if sealed is not None:
         compare = selecting.compare_sums(request, sealed)
     elif not isinstance(distance, OfSums):
-        compare = compare_beside(clients[0], pipeline.source, distance, stall_timeout=stall)
+        compare = compare_beside(opened.client(), pipeline.source, distance, stall_timeout=stall, look=opened.look)
     deadline = float("inf") if choice.seconds is None else time.monotonic() + choice.seconds
-    on_cluster = partial(on_client, clients[1], stall_timeout=pipeline.simulates_on.stall_timeout)
+    on_cluster = partial(on_client, simulates_on.client(), stall_timeout=pipeline.simulates_on.stall_timeout)
     with spread_by(stored(on_cluster, pipeline.output / SIMULATIONS, reuse=resume)):
         return selecting.run(
             request,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dp_dask.private.filtered import Filtered
-from dp_dask.private.sources import Source, Split
+from dp_dask.private.sources import Look, Source, Split, here
 
 __all__ = ["SourcePlan", "source_plan"]
 
@@ -24,10 +24,10 @@ class SourcePlan:
     first: tuple[str, ...]
 
 
-def source_plan(source: Source, measured: Iterable[str]) -> SourcePlan:
+def source_plan(source: Source, measured: Iterable[str], look: Look = here) -> SourcePlan:
     """Plan a run over the measured columns and those of conditions; raises SourceError where there is nothing to read."""
-    with source.pinned() as pinned:
-        schema, splits = pinned.schema(), pinned.plan()
+    with source.pinned(look) as pinned:
+        schema, splits = look(pinned.schema), look(pinned.plan)
     conditions = source.where.columns if isinstance(source, Filtered) else []
     used = sorted({*measured, *conditions})
     types = {name: str(schema.field(name).type) if name in schema.names else "not in the first file" for name in used}

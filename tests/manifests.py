@@ -109,7 +109,7 @@ OF_PODS: dict[str, Callable[[Pod], bool]] = {
         each.get("medium") != "Memory" or "sizeLimit" not in each for each in _kind(pod, "emptyDir")
     ),
     "has a secret that others may read": lambda pod: any(each.get("defaultMode") != 0o400 for each in _kind(pod, "secret")),
-    "is public and sees records": lambda pod: pod.zone == "public" and bool(_claims(pod, "dp-dask-records")),
+    "sees records and is not private": lambda pod: pod.zone != "private" and bool(_claims(pod, "dp-dask-records")),
     "may write to records": lambda pod: any(not claim.get("readOnly") for claim in _claims(pod, "dp-dask-records")),
     "sees the ledger and the reports": lambda pod: pod.zone != "gate" and bool(_claims(pod, "dp-dask-state")),
     "has no scheduler over TLS": _is_plain_worker,

@@ -172,6 +172,7 @@ class Counting:
 
     started: list[int]
     stall_timeout: float = 60.0
+    driver_sees_records: bool = True
 
     @contextmanager
     def client(self):

@@ -423,7 +423,7 @@ def watched(cluster, keys):
             client.submit = note
             yield client
 
-    return SimpleNamespace(client=client, stall_timeout=cluster.stall_timeout)
+    return SimpleNamespace(client=client, stall_timeout=cluster.stall_timeout, driver_sees_records=True)
 
 
 def test_records_are_on_one_cluster_and_simulations_on_another(tmp_path):

@@ -77,6 +77,7 @@ class Counted:
     running: Any
     tasks: int = 0
     stall_timeout: float = 60.0
+    driver_sees_records: bool = True
 
     @contextmanager
     def client(self) -> Iterator[Any]:

@@ -1,7 +1,6 @@
 """Clusters: one back end a file; a file's name is its ``kind`` in the pipeline file.
 
-A back end is a frozen dataclass of options with one method, ``client()``, a context manager of a ready
-``distributed.Client``.
+A back end is a frozen dataclass of options with one method, ``client()``, a context manager of a ready ``distributed.Client``.
 """
 
 from __future__ import annotations
@@ -21,6 +20,11 @@ class Cluster(Protocol):
     @property
     def stall_timeout(self) -> float:
         """Seconds without any finished task after which a stage is given up."""
+        ...
+
+    @property
+    def driver_sees_records(self) -> bool:
+        """May names, columns and the state of the records be looked up here, or only on the workers?"""
         ...
 
     def client(self) -> AbstractContextManager[Client]:

@@ -43,11 +43,12 @@ class Kubernetes(Joined):
     """``workers`` workers of a cluster like the one in the file ``template``, a manifest of kind DaskCluster.
 
     It is made in this pod's namespace, its name with a suffix of its own; its containers without an image get this pod's. It
-    belongs to this pod, so that it goes when the pod goes, whatever ends that.
+    belongs to this pod, so that it goes when the pod goes, whatever ends that. This pod need not see the records.
     """
 
     template: Path
     tls: Tls | None = None
+    driver_sees_records: bool = False
 
     @contextmanager
     def client(self) -> Iterator[Client]:

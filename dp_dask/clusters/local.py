@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dp_dask.errors import ClusterError
 from dp_dask.hardened.joining import quiet
@@ -36,6 +36,8 @@ class Local:
     workers: int | None = None
     memory_limit: str = "auto"
     stall_timeout: float = 1800.0
+
+    driver_sees_records: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:

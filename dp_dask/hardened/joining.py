@@ -28,13 +28,15 @@ CONNECT = 30  # seconds for a scheduler to answer
 class Joined:
     """The options of every cluster that is joined: how many workers to wait for and how long, in seconds, and ``overrides``.
 
-    These name the settings that may be as they are: whoever gives them answers for them. Raises ValueError for what cannot be.
+    These name the settings that may be as they are: whoever gives them answers for them. Where the driver does not see the
+    records (``driver_sees_records: false``), workers list the files for it. Raises ValueError for what cannot be.
     """
 
     workers: int = 1
     wait: float = 600.0
     stall_timeout: float = 1800.0
     overrides: list[str] = field(default_factory=list)
+    driver_sees_records: bool = True
 
     def __post_init__(self) -> None:
         if self.workers < 1:

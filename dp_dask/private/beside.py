@@ -6,9 +6,7 @@ or a failure as a value.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,12 +21,13 @@ from dp_dask.errors import SourceError
 from dp_dask.private.arrow import values_and_validity
 from dp_dask.private.attempts import Failure, Place, attempt
 from dp_dask.private.listing import partition_keys
-from dp_dask.private.reduce import gather
-from dp_dask.private.sources import Source, Split
-from dp_dask.private.tasks import Tasks
+from dp_dask.private.outcomes import outcomes
+from dp_dask.private.sources import Look, Source, Split, here
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from dp_dask.private.tasks import Tasks
 
 __all__ = ["MOST_NUMBERS", "compare_beside", "compare_records"]
 
@@ -45,7 +44,7 @@ def compare_records(
 
 
 def compare_beside(
-    client: Client, source: Source, distance: Recordwise, *, stall_timeout: float
+    client: Client, source: Source, distance: Recordwise, *, stall_timeout: float, look: Look = here
 ) -> Callable[[CandidateBatch], Sensitive[Ints]]:
     """Return the comparison of candidates with the records, a task for each batch.
 
@@ -67,7 +66,7 @@ def compare_beside(
             "would have no bound: use a distance of sums, or Parquet files"
         )
         raise SourceError(msg)
-    splits = source.plan()
+    splits = look(source.plan)
     keyed = sorted({part.path for split in splits for part in split.parts if partition_keys(part.path)})
     if keyed:
         msg = (
@@ -75,21 +74,13 @@ def compare_beside(
             "distance record by record would have no bound: use a distance of sums, or files without partition keys"
         )
         raise SourceError(msg)
-    source.check(list(distance.columns))
-    run = uuid.uuid4().hex  # explicit keys: Dask's own would be digests of the arguments
+    look(partial(source.check, list(distance.columns)))
 
     def compare(batch: CandidateBatch) -> Sensitive[Ints]:
-        tasks = Tasks(client, f"dp-compare-{run}-{batch.first}")
-        try:
+        def submit(tasks: Tasks) -> None:
             tasks.submit(compare_records, [(source, splits, distance, batch.data)])
-            tasks.wait(lambda _done, _of: None, stall_timeout)
-            [outcome] = gather(client, tasks.results)
-        finally:
-            with suppress(Exception):  # a lost cluster has nothing to cancel, and must not hide what was raised
-                tasks.cancel()
-        if isinstance(outcome, Failure):
-            raise SourceError(outcome.message)
-        found: Sensitive[Ints] = outcome
+
+        [found] = outcomes(client, "compare", submit, stall_timeout=stall_timeout)
         return found
 
     return compare

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dp_dask.core.where import Where
 from dp_dask.errors import SourceError
-from dp_dask.private.sources import Batch, Part, Source, Split
+from dp_dask.private.sources import Batch, Look, Part, Source, Split, here
 from dp_dask.private.sql import Column, Dialect, Keys, check_asked, check_repeatable, narrowing, quote
 
 __all__ = ["END", "START", "OfDatabase", "OfServer", "Rows", "Wanted"]
@@ -100,7 +100,7 @@ class OfDatabase:
         """None that has a public name: ``dataset.version`` is the steward's own."""
         return ""
 
-    def pinned(self) -> AbstractContextManager[Source]:
+    def pinned(self, look: Look = here) -> AbstractContextManager[Source]:  # noqa: ARG002
         """Give itself."""
         return nullcontext(Reading(self))
 
@@ -166,7 +166,7 @@ class Reading:
         """The database's."""
         return self.database.snapshot
 
-    def pinned(self) -> AbstractContextManager[Source]:
+    def pinned(self, look: Look = here) -> AbstractContextManager[Source]:  # noqa: ARG002
         """Give itself."""
         return nullcontext(self)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dp_dask.core.where import Condition, Known, OneOf, Where
 from dp_dask.private.arrow import as_bytes, days_and_validity, is_text, values_and_validity
-from dp_dask.private.sources import Batch, Source, Split
+from dp_dask.private.sources import Batch, Look, Source, Split, here
 
 __all__ = ["Filtered", "meets"]
 
@@ -37,9 +37,9 @@ class Filtered:
         return self.source.snapshot
 
     @contextmanager
-    def pinned(self) -> Iterator[Source]:
+    def pinned(self, look: Look = here) -> Iterator[Source]:
         """Hold the source in one state."""
-        with self.source.pinned() as source:
+        with self.source.pinned(look) as source:
             yield replace(self, source=source)
 
     def narrowed(self, where: Where) -> Source:

@@ -11,9 +11,7 @@ them two by two, and the last one makes sums of them. Only these reach the coord
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import chain
 from operator import add
@@ -27,19 +25,20 @@ from dp_dask.core.grouped import GroupedSum
 from dp_dask.core.sensitive import Sensitive, reveal
 from dp_dask.core.statistic import Total
 from dp_dask.core.unit import RECORD, UnitOfProtection
-from dp_dask.errors import ClusterError, SourceError
+from dp_dask.errors import SourceError
 from dp_dask.private.attempts import Failure, Place, attempt
 from dp_dask.private.kernels import new_scratch
 from dp_dask.private.keyed import Partial, add_batch, count_bands, merge_tables
+from dp_dask.private.outcomes import outcomes
 from dp_dask.private.persons import Persons
-from dp_dask.private.sources import Source, Split
+from dp_dask.private.sources import Look, Source, Split, here
 from dp_dask.private.sums import Summable, sum_batch
 from dp_dask.private.tasks import Tasks
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
-__all__ = ["Failure", "Reducible", "collect_split", "columns_of", "gather", "persons_of", "reduce", "reduce_split"]
+__all__ = ["Failure", "Reducible", "collect_split", "columns_of", "persons_of", "reduce", "reduce_split"]
 
 Reducible = Summable | ClusterBands
 CLUSTERS = ("clusters", "ask for coarser clusters")  # what is merged, and what to do where it fails
@@ -181,6 +180,7 @@ def reduce(
     unit: UnitOfProtection = RECORD,
     dataset: str = "",
     passes: int = 1,
+    look: Look = here,
 ) -> Sensitive[Total]:
     """Sum the statistics over all splits on the cluster; ``progress`` is told (splits done, splits).
 
@@ -190,7 +190,7 @@ def reduce(
     Raises SourceError for the first split, in file order, that could not be read, and ClusterError where the
     cluster is lost or no split finishes for ``stall_timeout`` seconds. Nothing is charged by then.
     """
-    each, splits = tuple(statistics), source.plan()
+    each, splits = tuple(statistics), look(source.plan)
     if unit.is_person:
         return _reduce_persons(client, source, splits, persons_of(each, unit, dataset, passes), progress, stall_timeout)
     arguments = [(source, split, each) for split in splits]
@@ -233,28 +233,5 @@ def _run(
     client: Client, submit: Callable[[Tasks], None], progress: Callable[[int, int], None], stall_timeout: float
 ) -> Sensitive[Total]:
     """Submit tasks, wait for them and add up what they give."""
-    run = uuid.uuid4().hex  # explicit keys: Dask's own would be digests of the arguments
-    tasks = Tasks(client, f"dp-reduce-{run}")
-    try:
-        submit(tasks)
-        tasks.wait(progress, stall_timeout)
-        outcomes = gather(client, tasks.results)
-    finally:
-        with suppress(Exception):  # a lost cluster has nothing to cancel, and must not hide what was raised
-            tasks.cancel()
-    failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
-    if failures:
-        raise SourceError(failures[0].message)
-    totals = [reveal(outcome) for outcome in outcomes]
+    totals = [reveal(sealed) for sealed in outcomes(client, "reduce", submit, progress=progress, stall_timeout=stall_timeout)]
     return Sensitive(sum(totals[1:], start=totals[0]))
-
-
-def gather(client: Client, futures: list[Future]) -> list[Any]:
-    """Fetch the outcomes; a task that died, and so could not return a failure, is the cluster's fault."""
-    kind = ""
-    try:
-        return list(client.gather(futures))
-    except Exception as error:  # noqa: BLE001  (its text may name keys and addresses, never needed here)
-        kind = type(error).__name__
-    msg = f"the cluster lost tasks ({kind}); nothing was released or charged, run again"
-    raise ClusterError(msg)

@@ -74,10 +74,9 @@ def test_the_services_of_one_machine_are_as_we_promise():
     services = given["services"]
     assert set(services) == {"scheduler", "worker", "driver", "ledger"}
     assert [name for name, service in services.items() if "ledger" in service["networks"]] == ["driver", "ledger"]
-    assert [name for name, service in services.items() if any("/records" in v for v in service.get("volumes", []))] == [
-        "worker",
-        "driver",
-    ]
+    assert [name for name, service in services.items() if any("/records" in v for v in service.get("volumes", []))] == ["worker"]
+    named = yaml.safe_load(services["driver"]["environment"]["DASK_DP_DASK__CLUSTERS"])
+    assert named["compose"]["driver_sees_records"] is False
     for name in ("scheduler", "worker", "driver"):
         assert "./dask.yaml:/etc/dask/dask.yaml:ro" in services[name]["volumes"]
         assert {"tls_ca", "tls_cert", "tls_key"} <= set(services[name]["secrets"])

@@ -108,10 +108,14 @@ CHANGES = [
     ),
     (
         in_template("simulations.yaml", lambda s: s["worker"]["spec"]["volumes"].append(RECORDS)),
-        "simulations worker: is public and sees records",
+        "simulations worker: sees records and is not private",
     ),
     (in_template("simulations.yaml", lambda s: s["worker"]["metadata"]["labels"].update({"dp-dask/zone": "x"})), "is of no zone"),
-    (lambda o: driver(o)["volumes"][3]["persistentVolumeClaim"].pop("readOnly"), "may write to records"),
+    (lambda o: driver(o)["volumes"].append(RECORDS), "sees records and is not private"),
+    (
+        in_template("cluster.yaml", lambda s: s["worker"]["spec"]["volumes"][3]["persistentVolumeClaim"].pop("readOnly")),
+        "may write to records",
+    ),
     (lambda o: driver(o)["containers"][0].update(image="registry.example.org/dp-dask"), "has an image that is not pinned"),
     (lambda o: driver(o)["containers"][0].update(image="registry.example.org:5000/dp-dask"), "has an image that is not pinned"),
     (lambda o: driver(o)["containers"][0].update(image="dp-dask:latest"), "has an image that is not pinned"),
@@ -221,7 +225,8 @@ def test_the_pipeline_and_its_clusters_are_what_dp_dask_takes(rendered, overlay,
     assert pipeline.cluster.workers >= 1
     assert str(pipeline.ledger).startswith("postgresql" if overlay == "prod" else "sqlite:////var/lib/dp-dask/")
     (mounts,) = [{m["name"]: m["mountPath"] for m in c["volumeMounts"]} for c in driver(rendered[overlay])["containers"]]
-    assert (mounts["pipeline"], mounts["state"], mounts["records"]) == ("/etc/dp-dask", "/var/lib/dp-dask", "/records")
+    assert (mounts["pipeline"], mounts["state"]) == ("/etc/dp-dask", "/var/lib/dp-dask")
+    assert not pipeline.cluster.driver_sees_records
 
 
 def test_the_role_allows_what_the_driver_asks_and_no_more(rendered):

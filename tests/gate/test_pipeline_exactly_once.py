@@ -236,6 +236,7 @@ class NoCluster:
     """A cluster that must not be started."""
 
     stall_timeout: float = 1.0
+    driver_sees_records: bool = True
 
     def client(self) -> AbstractContextManager[Any]:
         pytest.fail("a cluster was started")

@@ -1,22 +1,25 @@
 """Sources: one kind of table a file; a file's name is its ``kind`` in the pipeline file.
 
-A source is a frozen, picklable description of where records lie. ``plan`` lists what to read, on the driver,
-without opening a record; ``read`` streams one split's record batches, on a worker. Splits hold names and byte ranges,
-never rows, a size of the data or a credential. Errors are ``SourceError``: they name file and column.
+A source is a frozen, picklable description of where records lie. ``plan`` lists what to read without opening a record, on
+the driver or, where that does not see the records, on a worker; ``read`` streams one split's record batches, on a worker.
+Splits hold names and byte ranges, never rows, a size of the data or a credential. Errors are ``SourceError``: they name file
+and column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from dp_dask.core.where import Where
 
-__all__ = ["Batch", "OfFiles", "Part", "Source", "Split"]
+__all__ = ["Batch", "Look", "OfFiles", "Part", "Source", "Split", "here"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,27 @@ class Batch:
     n_records: int
 
 
+class Look(Protocol):
+    """A place from which to look at what a source holds besides records: it does the work there and gives what that gives."""
+
+    def __call__(self, work: Callable[[], T], /) -> T:
+        """Do the work; raises what it raises, and ClusterError where that is a worker that is lost."""
+        ...
+
+
+def here(work: Callable[[], T], /) -> T:
+    """Look from where this is called."""
+    return work()
+
+
 class Source(Protocol):
     """Where records lie and how they are read."""
 
-    def pinned(self) -> AbstractContextManager[Source]:
+    def pinned(self, look: Look = here) -> AbstractContextManager[Source]:
         """Hold one state of the data (a version, a snapshot) while the context lasts, and give the source that reads it.
 
-        A source of files gives itself: whether they changed is found by ``version``.
+        A source of files gives itself: whether they changed is found by ``version``. A table's name for its state is looked up
+        by ``look``; a database's, which lasts as long as a connection, is held from here.
         """
         ...
 
@@ -110,7 +127,7 @@ class OfFiles:
         """None: files are held by their names, sizes and times of change."""
         return ""
 
-    def pinned(self) -> AbstractContextManager[Self]:
+    def pinned(self, look: Look = here) -> AbstractContextManager[Self]:  # noqa: ARG002
         """Give itself."""
         return nullcontext(self)
 

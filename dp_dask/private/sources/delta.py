@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,7 +25,7 @@ from dp_dask.private import listing
 from dp_dask.private.delta_log import Table, kept_records, open_table, opened
 from dp_dask.private.filtered import meets
 from dp_dask.private.lake import check_columns, is_comparable
-from dp_dask.private.sources import Batch, Source, Split
+from dp_dask.private.sources import Batch, Look, Source, Split, here
 
 __all__ = ["plugin"]
 
@@ -54,9 +55,9 @@ class Delta:
         """None yet."""
         return ""
 
-    def pinned(self) -> AbstractContextManager[Source]:
+    def pinned(self, look: Look = here) -> AbstractContextManager[Source]:
         """Give the version that is the newest now, or the one that was asked for; versions do not change."""
-        return nullcontext(self._held(Where(())))
+        return nullcontext(look(partial(self._held, Where(()))))
 
     def narrowed(self, where: Where) -> Source:
         """Leave out files by their partition values, and by the ranges of integers and days in the log."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dp_dask.errors import SourceError
 from dp_dask.private.connecting import library, quietly
 from dp_dask.private.databases import END, START, OfDatabase, Reading, Rows, Wanted
-from dp_dask.private.sources import Part, Source
+from dp_dask.private.sources import Look, Part, Source, here
 from dp_dask.private.sql import Column, Dialect
 
 __all__ = ["plugin"]
@@ -71,7 +71,7 @@ class Duckdb(OfDatabase):
         return "\n".join([self.asked, *(_state(path) for path in (self.path, Path(f"{self.path}.wal")))])
 
     @contextmanager
-    def pinned(self) -> Iterator[Source]:
+    def pinned(self, look: Look = here) -> Iterator[Source]:  # noqa: ARG002
         """Hold the file open, which keeps writers of other processes away."""
         with self.connected(""):
             yield Reading(self)

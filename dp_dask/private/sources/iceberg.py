@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -22,7 +22,7 @@ from dp_dask.errors import SourceError
 from dp_dask.private import listing
 from dp_dask.private.iceberg_filter import pushed
 from dp_dask.private.lake import check_columns, import_extra
-from dp_dask.private.sources import Batch, Source, Split
+from dp_dask.private.sources import Batch, Look, Source, Split, here
 
 __all__ = ["plugin"]
 
@@ -68,9 +68,9 @@ class Iceberg:
         """None yet."""
         return ""
 
-    def pinned(self) -> AbstractContextManager[Source]:
+    def pinned(self, look: Look = here) -> AbstractContextManager[Source]:
         """Give the snapshot that is the newest now, or the one that was asked for; snapshots do not change."""
-        return nullcontext(self._held(Where(())))
+        return nullcontext(look(partial(self._held, Where(()))))
 
     def narrowed(self, where: Where) -> Source:
         """Leave out files by their partition values, and by the manifests' ranges of integers, texts, dates and instants."""

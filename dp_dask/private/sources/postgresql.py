@@ -16,7 +16,7 @@ import pyarrow as pa
 from dp_dask.errors import SourceError
 from dp_dask.private.connecting import Adbc, adbc, environment, library
 from dp_dask.private.databases import END, START, OfServer, Reading, Rows, Wanted
-from dp_dask.private.sources import Part, Source
+from dp_dask.private.sources import Look, Part, Source, here
 from dp_dask.private.sql import Column, Dialect, Keys, quote, text_literal
 
 __all__ = ["plugin"]
@@ -68,7 +68,7 @@ class Postgresql(OfServer):
         _check_uri(self.uri)
 
     @contextmanager
-    def pinned(self) -> Iterator[Source]:
+    def pinned(self, look: Look = here) -> Iterator[Source]:  # noqa: ARG002
         """Lock the table against what would move its records (no reader or writer waits), then export a snapshot, and hold both.
 
         The lock comes first: of a table that was truncated after its snapshot, the snapshot would see nothing.
