@@ -13,6 +13,7 @@ from commands import dp_dask
 PACKAGE = Path(__file__).parent.parent / "dp_dask"
 OPENS_SEALED_VALUES = {
     "private/reduce.py",
+    "private/looking.py",
     "gate/additive.py",
     "gate/sparse_vector.py",
     "gate/select.py",

@@ -109,7 +109,7 @@ def test_another_table_of_a_database_is_another_question_of_the_same_slot(folder
 class Gone(OfFiles):
     """A table that is there no more."""
 
-    def pinned(self):
+    def pinned(self, look=None):  # noqa: ARG002
         msg = "no such table"
         raise SourceError(msg)
 

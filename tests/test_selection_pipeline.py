@@ -285,7 +285,7 @@ class Failing:
         self.asked += 1
         return f"version {self.asked}"
 
-    def pinned(self):
+    def pinned(self, look=None):  # noqa: ARG002
         return nullcontext(self)
 
     def __getattr__(self, name):
@@ -313,12 +313,12 @@ def test_a_choice_that_is_made_is_in_no_frame_of_a_later_failure(tmp_path, monke
     pipeline = opened(tmp_path, GOOD)
     made = []
 
-    def choose(pipeline, client, choice, *rest, **options):
+    def choose(pipeline, opened, simulates_on, choice, *rest, **options):
         if made and last == "sums":
             msg = "the cluster lost simulations"
             raise ClusterError(msg)
         made.append(choice.name)
-        return choose_one(pipeline, client, choice, *rest, **options)
+        return choose_one(pipeline, opened, simulates_on, choice, *rest, **options)
 
     choose_one = releasing._choose
     monkeypatch.setattr(releasing, "_choose", choose)
