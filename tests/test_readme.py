@@ -12,6 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {file: file.read_text(encoding="utf-8") for file in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
 
 
 def test_ci_runs_the_readmes_own_two_lines(tmp_path):
@@ -51,21 +52,31 @@ def test_the_readme_names_every_plug_in():
             assert name in table, (folder, name)
 
 
-def test_every_command_of_the_readme_exists():
+def test_every_command_of_the_pages_exists():
     told = subprocess.run([sys.executable, "-m", "dp_dask", "--help"], capture_output=True, text=True, check=True).stdout
-    for name in re.findall(r"`dp-dask (\w+)", README):
+    for name in re.findall(r"`dp-dask (\w+)", "".join(PAGES.values())):
         assert re.search(rf"^  {name}\b", told, re.MULTILINE), name
 
 
-def test_links_of_the_readme_lead_somewhere():
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+def test_links_of_the_pages_lead_somewhere():
+    for file, text in PAGES.items():
+        for target, anchor in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", text):
+            leads = (file.parent / target).resolve() if target else file
+            assert leads.exists(), (file.name, target)
+            headings = re.findall(r"^#+ (.*)$", PAGES.get(leads, ""), re.MULTILINE)
+            assert not anchor or anchor in {heading.lower().replace(" ", "-") for heading in headings}, (file.name, anchor)
 
 
-def test_the_readmes_tables_are_of_the_paper_s_file_as_it_ships():
+def test_every_page_is_reached_from_the_readme():
+    for file in PAGES:
+        assert file.name == "README.md" or f"(docs/{file.name}" in README, file.name
+
+
+def test_the_tables_are_of_the_paper_s_file_as_it_ships():
     """One row for each model, n and epsilon in each of two tables, a column for each method, and the file's own N and draws."""
     plan = yaml.safe_load((ROOT / "pipelines" / "papers" / "bernstein_sheldon_2018.yaml").read_text())
-    shown = README[README.index("<!-- table -->") : README.index("<!-- end of table -->")]
+    page = PAGES[ROOT / "docs" / "papers.md"]
+    shown = page[page.index("<!-- table -->") : page.index("<!-- end of table -->")]
     header = "| " + " | ".join(["model", "n", "epsilon", *plan["methods"]]) + " |"
     assert shown.count(header) == 2
     for model in plan["models"]:
