@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import xarray
 import yaml
+from changes import changed_in
 from commands import dp_dask
 
 GOOD = {
@@ -31,19 +33,7 @@ GOOD = {
 }
 
 
-def changed(**paths):
-    """Return GOOD with values replaced by dotted path (``__`` for a dot); None removes the key."""
-    new = json.loads(json.dumps(GOOD))
-    for path, value in paths.items():
-        *folders, last = path.split("__")
-        here = new
-        for folder in folders:
-            here = here[folder]
-        if value is None:
-            del here[last]
-        else:
-            here[last] = value
-    return new
+changed = partial(changed_in, GOOD)
 
 
 @pytest.fixture

@@ -7,12 +7,14 @@ import json
 import re
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from changes import changed_in
 from commands import dp_dask
 from gate.selected_examples import DISTANCE, N, make_request, sparse
 
@@ -47,18 +49,7 @@ NEAR = {**MIXTURE, "method": "svt", "distance": HISTOGRAM, "c": 5, "tolerance": 
 CATEGORIES = {"model": "categorical", "column": "g", "categories": ["a", "b"], "epsilon": 1, "prior": {"alpha": 1}}
 
 
-def changed(**paths):
-    new = copy.deepcopy(GOOD)
-    for path, value in paths.items():
-        *folders, last = path.split("__")
-        here = new
-        for name in folders:
-            here = here[name]
-        if value is None:
-            del here[last]
-        else:
-            here[last] = value
-    return new
+changed = partial(changed_in, GOOD)
 
 
 def of_kind(**facts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import json
 import subprocess
@@ -11,6 +10,7 @@ import traceback
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from changes import changed_in
 from commands import dp_dask
 
 from dp_dask import releasing
@@ -52,18 +53,7 @@ GOOD = {
 }  # fmt: skip
 
 
-def changed(**paths):
-    new = copy.deepcopy(GOOD)
-    for path, value in paths.items():
-        *folders, last = path.split("__")
-        here = new
-        for name in folders:
-            here = here[name]
-        if value is None:
-            del here[last]
-        else:
-            here[last] = value
-    return new
+changed = partial(changed_in, GOOD)
 
 
 def file_of(folder, content):

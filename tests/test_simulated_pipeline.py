@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from decimal import Decimal
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from changes import changed_in
 
 from dp_dask.check import check
 from dp_dask.config import load
@@ -53,16 +53,7 @@ SIR = {"simulator": "sir", "population": 200, "infected": 2, "weeks": 4, "column
 
 
 def changed(path: str, value):
-    new = copy.deepcopy(GOOD)
-    *folders, last = path.split(".")
-    here = new
-    for name in folders:
-        here = here[name]
-    if value is None:
-        del here[last]
-    else:
-        here[last] = value
-    return new
+    return changed_in(GOOD, **{path.replace(".", "__"): value})
 
 
 def file_of(folder, content):

@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from dp_dask.errors import SourceError
 from dp_dask.private import listing
-from dp_dask.private.arrow import is_date, is_numeric, is_text, plain, without_encoding
+from dp_dask.private.arrow import plain, without_encoding
 from dp_dask.private.filesystems import Stored
+from dp_dask.private.roles import check_role, listed
 from dp_dask.private.sources import Batch, Split
 
 __all__ = ["Columnar", "Found"]
 
 NO_COLUMNS = frozenset[str]()
-MOST_NAMES = 20
 WITH_NUMBERS = {"decimal32": pa.decimal32, "decimal64": pa.decimal64, "decimal128": pa.decimal128, "decimal256": pa.decimal256}
 
 
@@ -91,8 +91,7 @@ class Columnar(Stored):
         for column in [*columns, *(column for column in self.types if column not in columns)]:
             kind = _type_in(stored, name, column, is_text=column in texts or column not in columns)
             if kind is None and self.missing == "refuse":
-                known = ", ".join(stored.names[:MOST_NAMES]) + (", .." if len(stored.names) > MOST_NAMES else "")
-                msg = f"{name}: no column {column!r}; the file has: {known}"
+                msg = f"{name}: no column {column!r}; the file has: {listed(stored)}"
                 raise SourceError(msg)
             if kind is None:
                 if column in columns:
@@ -103,7 +102,7 @@ class Columnar(Stored):
                 msg = f"{name}: column {column!r} is of type {kind}, pinned as {pinned}; convert it, or change source.schema"
                 raise SourceError(msg)
             if column in columns:
-                _check_kind(kind, name, column, texts, dates)
+                check_role(kind, name, column, texts, dates)
         return Found([c for c in columns if c not in keys and c not in absent], keys, absent)
 
 
@@ -120,21 +119,6 @@ def _type_in(stored: pa.Schema, name: str, column: str, *, is_text: bool) -> pa.
         msg = f"{name}: {column!r} is a partition key, hence text; rename the folders or measure another column"
         raise SourceError(msg)
     return stored.field(positions[0]).type if positions else None
-
-
-def _check_kind(kind: pa.DataType, name: str, column: str, texts: frozenset[str], dates: frozenset[str]) -> None:
-    said = ""
-    if column in dates:
-        if not is_date(kind):
-            said = ", and is compared with dates; give numbers or texts as it has them"
-    elif column in texts:
-        if not is_text(kind):
-            said = "; its categories are texts: list them as the column has them"
-    elif not is_numeric(kind):
-        said = "; a measurement needs a number (integer, float, decimal or boolean)"
-    if said:
-        msg = f"{name}: column {column!r} is of type {kind}{said}"
-        raise SourceError(msg)
 
 
 def _type(name: str) -> pa.DataType | None:

@@ -10,10 +10,9 @@ import pyarrow as pa
 from dp_dask.core.where import Between, Condition, OneOf
 from dp_dask.errors import SourceError
 from dp_dask.private.arrow import is_date, is_numeric, is_text
+from dp_dask.private.roles import check_role, listed
 
 __all__ = ["check_columns", "import_extra", "is_comparable"]
-
-MOST_NAMES = 20
 
 
 def import_extra(module: str, extra: str) -> Any:
@@ -33,18 +32,9 @@ def check_columns(
     """Raise SourceError unless a table's schema has each column as what it is to be read as: texts, dates or numbers."""
     for column in columns:
         if column not in schema.names:
-            known = ", ".join(schema.names[:MOST_NAMES]) + (", .." if len(schema.names) > MOST_NAMES else "")
-            msg = f"{table}: no column {column!r}; the table has: {known}"
+            msg = f"{table}: no column {column!r}; the table has: {listed(schema)}"
             raise SourceError(msg)
-        kind = schema.field(column).type
-        is_right, wanted = is_numeric, "a measurement needs a number (integer, float, decimal or boolean)"
-        if column in dates:
-            is_right, wanted = is_date, "it is compared with dates; give numbers or texts as it has them"
-        elif column in texts:
-            is_right, wanted = is_text, "its categories are texts: list them as the column has them"
-        if not is_right(kind):
-            msg = f"{table}: column {column!r} is of type {kind}; {wanted}"
-            raise SourceError(msg)
+        check_role(schema.field(column).type, table, column, texts, dates)
 
 
 def is_comparable(condition: Condition, kind: pa.DataType) -> bool:
