@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from dp_dask.core.sensitive import Sensitive
 from dp_dask.errors import SourceError
+from dp_dask.private.stopping import is_given_back
 
 __all__ = ["Failure", "Place", "UnreachableError", "attempt"]
 
@@ -53,7 +54,9 @@ def _once(index: int, work: Callable[[Place], T]) -> Sensitive[T] | Failure:
         message, is_transient = str(error), isinstance(error, UnreachableError)
     except OSError as error:
         message, is_transient = type(error).__name__, True
-    except BaseException as error:  # noqa: BLE001  (also a panic of a Rust library: whatever it is, its text may quote a record)
+    except BaseException as error:  # (also a panic of a Rust library: whatever it is, its text may quote a record)
+        if is_given_back(error):
+            raise
         message = type(error).__name__
     # Outside the except blocks: nothing of the exception, its context included, leaves this function.
     if "\n" not in message and ":" not in message:

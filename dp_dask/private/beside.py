@@ -23,6 +23,7 @@ from dp_dask.private.attempts import Failure, Place, attempt
 from dp_dask.private.listing import partition_keys
 from dp_dask.private.outcomes import outcomes
 from dp_dask.private.sources import Look, Source, Split, here
+from dp_dask.private.stopping import stop_where_closing
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -93,6 +94,7 @@ def _between(source: Source, splits: Sequence[Split], distance: Recordwise, simu
         for part in split.parts:
             place.name = part.path
             for batch in source.read(Split(split.index, (part,)), list(distance.columns)):
+                stop_where_closing()
                 end = done + batch.n_records
                 if end > distance.n:
                     raise SourceError(wrong_n(distance.n))

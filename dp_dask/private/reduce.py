@@ -32,6 +32,7 @@ from dp_dask.private.keyed import Partial, add_batch, count_bands, merge_tables
 from dp_dask.private.outcomes import outcomes
 from dp_dask.private.persons import Persons
 from dp_dask.private.sources import Look, Source, Split, here
+from dp_dask.private.stopping import stop_where_closing
 from dp_dask.private.sums import Summable, sum_batch
 from dp_dask.private.tasks import Tasks
 
@@ -71,6 +72,7 @@ def _sum_part(source: Source, split: Split, statistics: Sequence[Reducible], tab
     sums = [(0,) * len(statistic.units) for statistic in statistics]
     n_records = 0
     for batch in source.read(split, columns, texts):
+        stop_where_closing()
         n_records += batch.n_records
         for keyed, found in tables.items():
             add_batch(found, keyed, batch.columns)
@@ -123,6 +125,7 @@ def _collect(source: Source, split: Split, persons: Persons, place: Place) -> tu
     for part in split.parts:
         place.name = part.path
         for batch in source.read(Split(split.index, (part,)), columns, texts):
+            stop_where_closing()
             tables = persons.gathered([*tables, persons.table(batch.columns)])
     return (persons.merged(tables),)
 

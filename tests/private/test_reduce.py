@@ -226,10 +226,10 @@ def scheduled(client: Client) -> list[str]:
 def test_a_stalled_split_is_given_up(client: Client):
     begun = time.monotonic()
     with pytest.raises(
-        ClusterError, match=r"^no split finished for 0.3 s \(2 of 3 done\); look at the workers, or raise"
+        ClusterError, match=r"^no split finished for 3 s \(2 of 3 done\); look at the workers, or raise"
     ) as caught:
-        run(client, Fake(stalling=True), stall_timeout=0.3)
-    assert time.monotonic() - begun < 5
+        run(client, Fake(stalling=True), stall_timeout=3)
+    assert time.monotonic() - begun < 30
     assert caught.value.__context__ is None
 
 
