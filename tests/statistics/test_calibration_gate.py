@@ -1,6 +1,6 @@
 """The calibration gate: vague priors, fresh releases, ranks tested by the exact law of gamma.
 
-The quick set runs 8 to 36 replicates in each cell of n and epsilon, with n public and private, and tests each model's 1,060
+The quick set runs 4 to 36 replicates in each cell of n and epsilon, with n public and private, and tests each model's 960
 pooled ranks, which are uniform if and only if every cell's are. Some forty tests at p < 1e-6 and fixed seeds: calibrated engines
 fail with probability 4e-5. The slow set (``-m slow``) judges every cell by itself, N = 2,000, Holm at 0.01, and prints the table.
 """
@@ -40,8 +40,8 @@ def narrowed(u, factor=0.85):
 def test_auto_is_calibrated_in_the_quick_set(case):
     """Public n, private n, and epsilon 10, where the noise is narrow; by themselves, and together for the power."""
     cells = [(outside, n, epsilon) for outside in Outside for n in SIZES for epsilon in (*EPSILONS, 10.0)]
-    of_public = [cell_ranks(case, *cell, 10 if cell[2] > 1 else 36) for cell in cells]
-    of_private = [cell_ranks(case, *cell, 8, key=2, neighbours=Neighbours.ADD_REMOVE) for cell in cells]
+    of_public = [cell_ranks(case, *cell, 4 if cell[2] > 1 else 36) for cell in cells]
+    of_private = [cell_ranks(case, *cell, 4 if cell[2] > 1 else 8, key=2, neighbours=Neighbours.ADD_REMOVE) for cell in cells]
     for u in (np.concatenate(of_public), np.concatenate(of_private)):
         assert gamma_p_value(gamma(u), len(u)) > 1e-6
     u = np.concatenate([*of_public, *of_private])
