@@ -97,8 +97,9 @@ class Used:
     sent: int = 0
 
     def least(self, other: Used) -> Used:
-        """Take the smaller of each figure."""
-        return Used(*(min(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)))
+        """Take the smaller of each figure, of bytes the larger: what one round freed the next one uses."""
+        pairs = {field.name: (getattr(self, field.name), getattr(other, field.name)) for field in fields(self)}
+        return Used(**{name: (max if name.endswith("_bytes") else min)(pair) for name, pair in pairs.items()})
 
 
 # --- Records ----------------------------------------------------------------------------------------------------------
