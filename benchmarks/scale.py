@@ -11,6 +11,7 @@ splits again. The page cache holds the files, so that no disk is in the figures.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pickle
 import platform
@@ -53,7 +54,7 @@ SIZES = {
     "rows": [10**6, 10**7, 10**8, 10**9],
     "splits": [10, 100, 1000, 10_000],
     "workers": [1, 2, 4, 8],
-    "joined": [1, 2, 4, 8],
+    "joined": [1, 10, 100, 300],
     "trees": [16, 64, 256],
     "files": [1000, 10_000, 100_000],
 }
@@ -62,7 +63,7 @@ FILES, REGIONS = 10, ("north", "south", "east", "west")
 ONE_ROUND = 3 * 10**8  # rows from which on one round is enough
 TINY, OF_TREE, OF_WORKERS, PERSONS = 100, 10_000, 2 * 10**7, 50_000  # rows of a tiny file, of a tree's, of the workers' part
 JOINED = 2  # workers
-IDLE = 5.0  # seconds for which idle workers are watched
+OF_CROWD, IDLE = 2000, 10.0  # splits over which, and seconds without any for which many workers are watched
 NOTHING: dict[str, Any] = {"progress": lambda _done, _of: None, "stall_timeout": 1800.0}
 SETTINGS = Path(__file__).parent.parent / "deploy" / "dask.yaml"
 OVERRIDES = ["distributed.comm.require-encryption"]
@@ -154,8 +155,8 @@ def three() -> list[Any]:
 
 
 @contextmanager
-def joined(folder: Path, workers: int) -> Iterator[Any]:
-    """Start a scheduler and workers of one thread by their command lines, and join them as a pipeline does."""
+def joined(folder: Path, workers: int, *, together: bool = False) -> Iterator[Any]:
+    """Start a scheduler and workers of one thread by their command lines, all in one process where that is asked; join them."""
     folder.mkdir(parents=True, exist_ok=True)
     file, dask_command = folder / "scheduler.json", [sys.executable, "-m", "dask"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("DASK_")} | {
@@ -169,14 +170,19 @@ def joined(folder: Path, workers: int) -> Iterator[Any]:
 
     def start(*command: str) -> None:
         quiet = subprocess.DEVNULL
-        started.append(subprocess.Popen([*dask_command, *command, *shared], env=env, stdout=quiet, stderr=quiet, cwd=folder))
+        started.append(subprocess.Popen([*dask_command, *command], env=env, stdout=quiet, stderr=quiet, cwd=folder))
 
     try:
-        start("scheduler", "--port", "0")
+        start("scheduler", "--port", "0", *shared)
         while not file.exists() and started[0].poll() is None:
             time.sleep(0.05)
-        for _ in range(workers):
-            start("worker", "--nthreads", "1", "--no-nanny")
+        if together:
+            options = {"nthreads": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "memory_limit": 0}
+            spec = {str(i): {"cls": "distributed.Worker", "opts": options} for i in range(workers)}
+            (folder / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
+            start("spec", json.loads(file.read_text(encoding="utf-8"))["address"], "--spec-file", str(folder / "spec.json"))
+        for _ in range(0 if together else workers):
+            start("worker", "--nthreads", "1", "--no-nanny", *shared)
         with SchedulerFile(path=file, workers=workers, overrides=OVERRIDES).client() as client:
             yield client
     finally:
@@ -268,12 +274,20 @@ def tell_line(what: str, sizes: Sequence[float], costs: Sequence[float], unit: s
 # --- Parts ------------------------------------------------------------------------------------------------------------
 
 
+def _width(source: Any, column: str) -> float:
+    """Return the bytes a row of a column in the first file."""
+    groups = pq.read_metadata(source.path / source.files.listed()[0].name).row_group(0)
+    sizes = {groups.column(i).path_in_schema: groups.column(i).total_compressed_size for i in range(groups.num_columns)}
+    return sizes[column] / groups.num_rows
+
+
 def rows(sizes: Sequence[int], rounds: int, folder: Path, clusters: Clusters) -> None:
     """One sum over more and more rows; then three measurements of three columns."""
     file_rows = min(FILE_ROWS, *sizes)
     source = write(folder, FILES, file_rows, PERSONS)
     width = sum(file.size for file in source.files.listed()) / FILES / file_rows
-    print(f"\nrows: {width:.1f} bytes a row in the files, {FILES} files of {file_rows:,} rows; {JOINED} workers of 1 thread")
+    print(f"\nrows: {width:.2f} bytes a row in the files, {_width(source, 'amount'):.2f} of them read for one column, ", end="")
+    print(f"{FILES} files of {file_rows:,} rows; {JOINED} workers of 1 thread")
     titles = f"{'rows':>14} {'splits':>7} {'columns':>7} {'workers CPU s':>14} {'ns a row':>9}"
     print(f"{titles} {'scheduler':>10} {'driver':>8} {'wall s':>8}")
     client, kept = clusters.client(), []
@@ -355,19 +369,22 @@ def workers(sizes: Sequence[int], rounds: int, folder: Path, clusters: Clusters)
         print(f"{n:>8} {kind:>10} {best:>8.3f} {1e9 * best / total:>9.2f} {min(wall[1:]):>8.3f} {start:>8.2f}", flush=True)
 
 
-def idle(sizes: Sequence[int], rounds: int, folder: Path, clusters: Clusters) -> None:  # noqa: ARG001
-    """What a scheduler keeps of each worker that joined it, and takes for it while there is nothing to do."""
-    print(f"\njoined: {'workers':>8} {'handles':>8} {'MB':>7} {'idle CPU ms a s':>16}   (of the scheduler)")
+def crowd(sizes: Sequence[int], rounds: int, folder: Path, clusters: Clusters) -> None:  # noqa: ARG001
+    """What many workers cost a scheduler, idle and over splits of a tiny file; they share one process, which is not measured."""
+    source = write(folder / "rows", 1, TINY, TINY)
+    made = repeated(source, OF_CROWD, alone=True)
+    print(f"\njoined: the scheduler's own figures, over {OF_CROWD:,} splits and over {IDLE:g} s without any")
+    print(f"{'workers':>8} {'handles':>8} {'MB':>7} {'idle CPU ms a s':>16} {'CPU ms a split':>15}")
     for n in sizes:
-        with joined(folder / f"joined{n}", n) as client:
+        with joined(folder / str(n), n, together=True) as client:
             scheduler = scheduler_of(client)
-            before, found = client.run_on_scheduler(time.process_time), []
-            for _ in range(rounds):
-                time.sleep(IDLE)
-                found.append(client.run_on_scheduler(time.process_time) - before)
-                before += found[-1]
-            ms = 1e3 * min(found) / IDLE
-            print(f"{n:>16} {scheduler.num_fds():>8} {scheduler.memory_info().rss / 1e6:>7.1f} {ms:>16.2f}", flush=True)
+            least(1, partial(measure, client, made, [amounts()]))
+            used = least(rounds, partial(measure, client, made, [amounts()])).scheduler
+            handles, size = scheduler.num_fds(), scheduler.memory_info().rss / 1e6
+            cpu = client.run_on_scheduler(time.process_time)
+            time.sleep(IDLE)
+            cpu = client.run_on_scheduler(time.process_time) - cpu
+            print(f"{n:>8} {handles:>8} {size:>7.1f} {1e3 * cpu / IDLE:>16.2f} {1e3 * used / OF_CROWD:>15.3f}", flush=True)
 
 
 def _together(client: Any, source: Any, *, is_process: bool) -> tuple[float, float]:
@@ -409,7 +426,7 @@ def files(sizes: Sequence[int], rounds: int, folder: Path, clusters: Clusters) -
         del planned
 
 
-PARTS = {"rows": rows, "splits": splits, "workers": workers, "joined": idle, "trees": trees, "files": files}
+PARTS = {"rows": rows, "splits": splits, "workers": workers, "joined": crowd, "trees": trees, "files": files}
 
 
 def main() -> None:
