@@ -17,12 +17,14 @@ from private.tables import Parquet, write
 
 from dp_dask.clusters.local import plugin as Local  # noqa: N812
 from dp_dask.core.categories import CategoryCounts
+from dp_dask.core.cluster_bands import ClusterBands
 from dp_dask.core.sensitive import reveal
 from dp_dask.private import tasks
 from dp_dask.private.reduce import Reducible, reduce
 from dp_dask.private.sources import Split
 
 ROOT = Path(__file__).parent.parent
+BANDS = ClusterBands(cluster="x", sizes=(1, 2))
 STATISTIC = make_statistic(0, 30, is_integer=True)
 BYTES = 300  # of a split in what the driver sends, at most: 60 a part and 45 a key are as few as there can be
 FEW, MANY = 40, 200
@@ -75,21 +77,25 @@ def counted(client: Client, folder: Path, times: int, statistic: Reducible = STA
         patch.setattr(client, "_send_to_scheduler", sent)
         patch.setattr(scheduler, "_client_releases_keys", released)
         total = reveal(reduce(client, source, [statistic], progress=lambda _done, _of: None, stall_timeout=60))
-        until = time.monotonic() + 30
-        while any(key.startswith("dp-reduce-") for key in scheduler.tasks):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until_forgotten(client)
     assert total.n_records == 2 * times
     return counts
 
 
-def growing(client: Client, folder: Path) -> list[str]:
+def wait_until_forgotten(client: Client) -> None:
+    until = time.monotonic() + 30
+    while any(key.startswith("dp-reduce-") for key in client.cluster.scheduler.tasks.copy()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def growing(client: Client, folder: Path, statistic: Reducible = STATISTIC, most: int = BYTES, of_tree: int = 0) -> list[str]:
     """Name what a split takes more of, or too much, where there are five times as many."""
-    few, many = (counted(client, folder, times) for times in (FEW, MANY))
+    few, many = (counted(client, folder, times, statistic) for times in (FEW, MANY))
     faults = []
-    if many.size > BYTES * MANY or many.size / MANY > 1.02 * few.size / FEW:
+    if many.size > most * MANY or many.size / MANY > 1.02 * few.size / FEW:
         faults.append("bytes")
-    if many.messages > 1.2 * MANY:  # one of each split is that the driver wants it no more
+    if many.messages > (1.2 + 2 * of_tree) * MANY:  # one of each split is that the driver wants it no more
         faults.append("messages")
     if many.released / MANY > 1.5 * few.released / FEW:
         faults.append("released")
@@ -98,6 +104,28 @@ def growing(client: Client, folder: Path) -> list[str]:
 
 def test_a_split_costs_the_same_bytes_messages_and_looks_however_many_there_are(tmp_path: Path, client: Client):
     assert growing(client, tmp_path) == []
+
+
+def test_so_does_a_split_of_a_tree_whose_tasks_and_merges_are_messages_of_their_own(tmp_path: Path, client: Client):
+    assert growing(client, tmp_path, BANDS, most=5 * BYTES, of_tree=2) == []
+
+
+@pytest.mark.parametrize("statistic", [STATISTIC, BANDS])
+@pytest.mark.parametrize("stop_at", [0, 20])
+def test_an_interrupt_takes_back_more_tasks_than_one_message_does(
+    tmp_path: Path, client: Client, statistic: Reducible, stop_at: int
+):
+    write(tmp_path, "a.parquet", {"x": [1.0, 2.0]})
+
+    def stop(done: int, _of: int) -> None:
+        if done >= stop_at:
+            raise KeyboardInterrupt
+
+    source = Repeated(path=tmp_path, times=3 * tasks.CANCELLED)
+    with pytest.raises(KeyboardInterrupt):
+        reduce(client, source, [statistic], progress=stop, stall_timeout=60)
+    assert not client.futures
+    wait_until_forgotten(client)
 
 
 @pytest.mark.parametrize(("name", "value", "faults"), [("AT_ONCE", 1, ["bytes", "messages"]), ("CANCELLED", 10**6, ["released"])])
