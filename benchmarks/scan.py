@@ -300,9 +300,9 @@ class Repeated:
         """Look the columns up in the first file."""
         self.source.check(columns)
 
-    def read(self, split: Split, columns: list[str]) -> Iterator[Batch]:
+    def read(self, split: Split, columns: list[str], texts: frozenset[str]) -> Iterator[Batch]:
         """Stream the records of a split."""
-        return self.source.read(split, columns)
+        return self.source.read(split, columns, texts)
 
 
 def warm(job: Job) -> Answer:

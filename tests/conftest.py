@@ -26,6 +26,7 @@ LONG = (
     "gate/test_ledger_crashes.py",
     "statistics/",
     "test_faults.py",
+    "test_soak.py",
 )
 
 

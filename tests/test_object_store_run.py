@@ -145,11 +145,13 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the bytes of all tasks as they are submitted, and of all that goes through a socket."""
     seen: list[bytes] = []
-    submit = Client.submit
 
-    def submitted(self, function, *arguments, **options):
-        seen.append(cloudpickle.dumps((function, arguments, options)))
-        return submit(self, function, *arguments, **options)
+    def watching(submit):
+        def submitted(self, function, *arguments, **options):
+            seen.append(cloudpickle.dumps((function, arguments, options)))
+            return submit(self, function, *arguments, **options)
+
+        return submitted
 
     from distributed.comm import tcp
 
@@ -160,7 +162,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         seen.append(b"".join(bytes(frame) for frame in frames))
         return frames
 
-    monkeypatch.setattr(Client, "submit", submitted)
+    for name in ("submit", "map"):
+        monkeypatch.setattr(Client, name, watching(getattr(Client, name)))
     monkeypatch.setattr(tcp, "to_frames", sent)
     return seen
 

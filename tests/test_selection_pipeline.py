@@ -403,14 +403,13 @@ def watched(cluster, keys):
     @contextmanager
     def client():
         with cluster.client() as client:
-            submit = client.submit
+            send = client._graph_to_futures
 
-            def note(*arguments, **options):
-                future = submit(*arguments, **options)
-                keys.append(str(future.key))
-                return future
+            def note(expr, named, *arguments, **options):
+                keys.extend(map(str, named))
+                return send(expr, named, *arguments, **options)
 
-            client.submit = note
+            client._graph_to_futures = note
             yield client
 
     return SimpleNamespace(client=client, stall_timeout=cluster.stall_timeout, driver_sees_records=True)

@@ -63,7 +63,7 @@ class Columnar(Stored):
 
     def plan(self) -> list[Split]:
         """List files and cut them by bytes, without opening one."""
-        return listing.pack(self.files.listed(), can_cut=True, opening=self.files.opening)
+        return listing.pack(self.files.listed(), can_cut=True, opening=self.files.opening, split_bytes=self.split_bytes)
 
     def schema(self) -> pa.Schema:
         """The schema of the first file, and its partition keys."""

@@ -76,14 +76,17 @@ class Stored(OfFiles):
     """What sources of files have in common: ``path`` is a file or a folder on a local or mounted disk, or an address.
 
     Addresses begin with ``s3://``, ``gs://`` or ``abfss://``; ``filesystem`` says how their store is reached.
-    ``missing``: may a file lack a column, and its records have nulls there, or is it refused?
+    ``missing``: may a file lack a column, and its records have nulls there, or is it refused? ``split_bytes``: how much of the
+    files a task reads, about; None is 64 MiB, or more where there would be more than some 100,000 tasks.
     """
 
     path: Path | Uri
     filesystem: Options = field(default_factory=Options)
     missing: Literal["refuse", "null"] | None = "refuse"  # None is how YAML writes null
+    split_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        listing.check_split_bytes(self.split_bytes)
         if isinstance(self.path, Uri):
             address_of(self.path, self.filesystem)
         elif self.filesystem != Options():

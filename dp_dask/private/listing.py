@@ -12,9 +12,11 @@ from urllib.parse import unquote
 from dp_dask.errors import SourceError
 from dp_dask.private.sources import Part, Split
 
-__all__ = ["File", "holds_data", "list_files", "pack", "partition_keys", "version"]
+__all__ = ["File", "check_split_bytes", "holds_data", "list_files", "pack", "partition_keys", "version"]
 
 SPLIT_BYTES = 64 * 2**20  # a task costs about 2.6 ms; below 32 MB that shows
+LEAST_SPLIT_BYTES = 2**20
+MOST_SPLITS = 100_000  # about: more would keep the scheduler, which takes most of a millisecond for each, longer than the workers
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -86,19 +88,28 @@ def _walk(folder: Path, prefix: str, seen: dict[tuple[int, int], str]) -> Iterat
             yield File(name, status.st_size, status.st_mtime_ns)
 
 
-def pack(files: list[File], *, can_cut: bool, opening: int = 0) -> list[Split]:
-    """Pack small files into splits of about 64 MB and, where a format allows it, cut large ones by byte range.
+def check_split_bytes(split_bytes: int | None) -> None:
+    """Raise ValueError for a size of splits that no plan should have."""
+    if split_bytes is not None and split_bytes < LEAST_SPLIT_BYTES:
+        msg = f"split_bytes is {split_bytes}; give {LEAST_SPLIT_BYTES} (1 MiB) or more, or leave it out for 64 MiB"
+        raise ValueError(msg)
 
-    To open a file takes as long as to read ``opening`` bytes.
+
+def pack(files: list[File], *, can_cut: bool, opening: int = 0, split_bytes: int | None = None) -> list[Split]:
+    """Pack small files into splits and, where a format allows it, cut large ones by byte range.
+
+    Splits have about ``split_bytes``: 64 MiB where that is None, or as many more as keep their number near ``MOST_SPLITS``,
+    which it never exceeds twice. To open a file takes as long as to read ``opening`` bytes.
     """
+    size = split_bytes or max(SPLIT_BYTES, -(-sum(file.size + opening for file in files) // MOST_SPLITS))
     splits: list[Split] = []
     parts: list[Part] = []
     filled = 0
     for file in files:
-        step = SPLIT_BYTES if can_cut else max(file.size, 1)
+        step = size if can_cut else max(file.size, 1)
         for start in range(0, max(file.size, 1), step):
             end = min(start + step, file.size)
-            if parts and filled + opening + end - start > SPLIT_BYTES:
+            if parts and filled + opening + end - start > size:
                 splits.append(Split(len(splits), tuple(parts)))
                 parts, filled = [], 0
             parts.append(Part(file.name, start, end))

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["Tasks"]
 
 RETRIES = 2
+AT_ONCE = 1000  # tasks of a message
+CANCELLED = 50  # likewise: for each of a message's tasks the scheduler goes through all of them
 
 
 class Tasks:
@@ -29,9 +31,19 @@ class Tasks:
         self._submitted = self._ended = self._read = 0
 
     def submit(self, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> None:
-        """Submit a task a split, whose results are fetched."""
-        for i, each in enumerate(arguments):
-            self.results.append(self._split(i, function, each))
+        """Submit a task a split, whose results are fetched.
+
+        Many go in one message, in which what their arguments share is written once: a task for itself takes three times the bytes
+        and, of the scheduler, twice the time.
+        """
+        columns = list(zip(*arguments, strict=True))
+        keys = [f"{self._prefix}-{i}" for i in range(len(columns[0]))]
+        self._splits.update(keys)
+        for start in range(0, len(keys), AT_ONCE):
+            parts = [column[start : start + AT_ONCE] for column in columns]
+            named = keys[start : start + AT_ONCE]
+            made = self._client.map(function, *parts, key=named, retries=RETRIES, pure=False)  # else each argument is hashed
+            self.results += [self._noted(future, ()) for future in made]
 
     def submit_tree(
         self,
@@ -81,7 +93,8 @@ class Tasks:
             held = list(self._unused.values())
             while self._inputs:  # whose callbacks then release nothing: the scheduler must still know what it is to cancel
                 held += self._inputs.popitem()[1]
-        self._client.cancel(held, force=True)
+        for start in range(0, len(held), CANCELLED):
+            self._client.cancel(held[start : start + CANCELLED], force=True)
 
     def _split(self, i: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future:
         self._splits.add(f"{self._prefix}-{i}")
@@ -95,8 +108,10 @@ class Tasks:
 
     def _submit(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], inputs: tuple[Future, ...]) -> Future:
         key = f"{self._prefix}-{name}"
-        future = self._client.submit(function, *arguments, key=key, retries=RETRIES)
-        self._unused[key], self._inputs[key] = future, inputs
+        return self._noted(self._client.submit(function, *arguments, key=key, retries=RETRIES), inputs)
+
+    def _noted(self, future: Future, inputs: tuple[Future, ...]) -> Future:
+        self._unused[future.key], self._inputs[future.key] = future, inputs
         self._submitted += 1
         future.add_done_callback(self._end)
         return future

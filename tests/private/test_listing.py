@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import random
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from core.exact import LAW
@@ -12,6 +14,9 @@ from hypothesis import strategies as st
 from dp_dask.errors import SourceError
 from dp_dask.private import listing
 from dp_dask.private.listing import File, list_files, pack, partition_keys, version
+from dp_dask.private.sources.csv import plugin as Csv  # noqa: N812
+from dp_dask.private.sources.ipc import plugin as Ipc  # noqa: N812
+from dp_dask.private.sources.parquet import plugin as Parquet  # noqa: N812
 
 
 def lay(root: Path, *names: str) -> Path:
@@ -203,6 +208,37 @@ def test_a_large_file_is_cut_only_where_its_format_allows_it():
     assert len(pack(files, can_cut=True)) == 16
     (split,) = pack(files, can_cut=False)
     assert (split.parts[0].start, split.parts[0].end) == (0, huge.size)
+
+
+@pytest.mark.parametrize("can_cut", [False, True])
+def test_more_than_so_many_splits_are_larger_ones(monkeypatch: pytest.MonkeyPatch, can_cut: bool):  # noqa: FBT001
+    sizes = [random.Random(i).randrange(400 * SMALL) for i in range(300)]
+    files = [File(f"f{i:03}", size, 0) for i, size in enumerate(sizes)]
+    assert len(pack(files, can_cut=can_cut)) > 200
+    monkeypatch.setattr(listing, "MOST_SPLITS", 20)
+    assert 20 <= len(pack(files, can_cut=can_cut)) <= 40
+    parts = [part for split in pack(files, can_cut=can_cut) for part in split.parts]
+    assert sum(part.end - part.start for part in parts) == sum(sizes)
+    assert len(pack(files, can_cut=can_cut, split_bytes=64 * SMALL)) > 200  # what is asked for is kept
+
+
+def test_splits_are_as_large_as_is_asked():
+    files = [File(f"f{i}", 100 * SMALL, 0) for i in range(10)]
+    assert len(pack(files, can_cut=True, split_bytes=1000 * SMALL)) == 1
+    assert len(pack(files, can_cut=True, split_bytes=50 * SMALL)) == 20
+    assert len(pack(files, can_cut=True, split_bytes=300 * SMALL, opening=50 * SMALL)) == 5
+
+
+@pytest.mark.parametrize("kind", [Parquet, Ipc, Csv])
+def test_the_size_of_splits_is_an_option_of_a_source(tmp_path: Path, kind: Any):
+    columns = {"columns": {"x": "number"}} if kind is Csv else {}
+    for i in range(4):
+        (tmp_path / f"{i}").write_bytes(bytes(SMALL))
+    assert len(kind(path=tmp_path, **columns).plan()) == 1
+    assert len(kind(path=tmp_path, split_bytes=2 * SMALL, **columns).plan()) == 2
+    for wrong in (SMALL - 1, 0, -1):
+        with pytest.raises(ValueError, match=rf"^split_bytes is {wrong}; give 1048576 \(1 MiB\) or more, or leave it out"):
+            kind(path=tmp_path, split_bytes=wrong, **columns)
 
 
 def test_the_version_tells_when_a_file_was_added_changed_or_renamed(tmp_path: Path):

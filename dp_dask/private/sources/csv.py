@@ -60,7 +60,7 @@ class Csv(Stored):
 
     def plan(self) -> list[Split]:
         """List files; a text file is read by one task, because a quoted field may hold a line end."""
-        return listing.pack(self.files.listed(), can_cut=False, opening=self.files.opening)
+        return listing.pack(self.files.listed(), can_cut=False, opening=self.files.opening, split_bytes=self.split_bytes)
 
     def version(self) -> str:
         """Names, sizes and times of change of the files, and how they are read."""
