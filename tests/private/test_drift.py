@@ -193,7 +193,7 @@ def test_an_unknown_type_is_refused_in_the_file(tmp_path: Path, name: str):
 def test_the_typesfor_editors_has_the_same_options():
     forms = schema()["properties"]["dataset"]["properties"]["source"]["oneOf"]
     by_kind = {form["properties"]["kind"]["const"]: form for form in forms}
-    common = {"kind", "path", "filesystem", "missing"}
+    common = {"kind", "path", "filesystem", "missing", "split_bytes"}
     assert by_kind["parquet"]["properties"].keys() == by_kind["ipc"]["properties"].keys() == common | {"schema"}
     assert by_kind["csv"]["properties"].keys() > common
     assert by_kind["parquet"]["required"] == ["kind", "path"]
