@@ -25,7 +25,7 @@ LONG = (
     "end_to_end/",
     "gate/test_ledger_crashes.py",
     "statistics/",
-    "test_faults.py",
+    "test_faults",
 )
 
 
