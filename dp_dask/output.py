@@ -7,6 +7,7 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any
 from dp_dask.clusters import Cluster
 from dp_dask.config import FEWEST_DRAWS, MOST_DRAWS, SIMULATIONS
 from dp_dask.core.privacy import Unit
-from dp_dask.errors import ConfigError
+from dp_dask.errors import ConfigError, DpDaskError
 from dp_dask.explore import Exploration
 from dp_dask.explore.picture import draw
 from dp_dask.gate.noise import meaning
@@ -53,6 +54,7 @@ __all__ = [
     "write_series",
 ]
 
+FREE = "a release that was committed is found again, free"
 # What the summaries of one measurement's parameters have in common.
 SHARED = (
     "model", "engine", "reason", "error", "noise_ratio", "prior_p", "posterior_p", "warnings",
@@ -68,7 +70,7 @@ def run_folder(run: Run, folder: Path, scheduled: Scheduled | None = None) -> Pa
     created = max(release.created for release in releases)[:19].replace("-", "").replace(":", "")
     key = hashlib.sha256("".join(release.id for release in releases).encode()).hexdigest()[:8]
     target = folder / f"{created}Z-{key}" if scheduled is None else scheduled.folder
-    target.mkdir(parents=True, exist_ok=True)
+    _make(target)
     _replace(target / "release.json", lambda path: files.write(run.publication, path))
     return target
 
@@ -280,16 +282,34 @@ def run_json(run: Run, summaries: Sequence[Summary], spending: Spending, chosen:
 
 
 def write_files(texts: Mapping[str, str], folder: Path) -> None:
-    """Write texts by their files' names into a folder, which is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write texts by their files' names into a folder, made where it is missing; raises DpDaskError where that cannot be."""
+    _make(folder)
     for name, text in texts.items():
         _replace(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
 
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # another run of the slot may be writing the same file
+    problem = ""
     try:
         write(part)
         part.replace(path)
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing could be written
+            part.unlink(missing_ok=True)
+    if problem:
+        msg = f"{path}: cannot be written ({problem}); make room there, or choose another folder, and run again: {FREE}"
+        raise DpDaskError(msg)
+
+
+def _make(folder: Path) -> None:
+    problem = ""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem = error.strerror or type(error).__name__
+    if problem:
+        msg = f"{folder}: cannot be made ({problem}); make room there, or choose another folder, and run again: {FREE}"
+        raise DpDaskError(msg)

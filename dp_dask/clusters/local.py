@@ -57,7 +57,7 @@ class Local:
         quiet()
         with_tls = self.processes and dask.config.get("distributed.comm.tls.ca-file", None)
         with dask.config.set(hardened() | KEEP_MEMORY | ({} if with_tls else PLAIN)):
-            kind = ""
+            problem = ""
             try:
                 cluster = LocalCluster(
                     n_workers=workers if self.processes else 1,
@@ -70,11 +70,23 @@ class Local:
                 )
             except Exception as error:  # noqa: BLE001
                 kind = type(error).__name__
-            if kind:
-                msg = f"the local cluster did not start ({kind}); look at free memory and at memory_limit ({self.memory_limit!r})"
+                look = f"look at free memory and at memory_limit ({self.memory_limit!r})"
+                problem = _of_disk(error) or f"({kind}); {look}"
+            if problem:
+                msg = f"the local cluster did not start {problem}"
                 raise ClusterError(msg)
             with cluster, Client(cluster) as client:
                 yield client
+
+
+def _of_disk(error: BaseException | None) -> str:
+    """Say which folder could not be written to, where that is what an error comes from."""
+    while error is not None:
+        if isinstance(error, OSError) and error.filename:
+            advice = "make room there, or give Dask another folder: DASK_TEMPORARY_DIRECTORY"
+            return f"({error.filename}: {error.strerror}); {advice}"
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 plugin = Local
