@@ -33,11 +33,11 @@ output: out
 QUIET = (SPLITS * ROWS // 2, SPLITS * ROWS // 2)  # at epsilon 1000 there is no noise but once in 1e400
 
 
-def granted(file: Path) -> Pipeline:
+def granted(file: Path, epsilon: int = 1000) -> Pipeline:
     """Load a pipeline file and give its data set the budget of one run."""
     pipeline = load(file)
     ledger = Ledger(pipeline.ledger)
-    ledger.open_dataset("people", pipeline.neighbours, Decimal(1000), who="steward", why="test")
+    ledger.open_dataset("people", pipeline.neighbours, Decimal(epsilon), who="steward", why="test")
     ledger.close()
     return pipeline
 

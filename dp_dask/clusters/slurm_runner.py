@@ -36,7 +36,7 @@ USE = "start it with: srun --kill-on-bad-exit --ntasks=4 python -m dp_dask run F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmRunner(Joined):
-    """All processes of a step of Slurm run one command: the second drives it, the first is its scheduler, others work, a thread each.
+    """All processes of a step of Slurm run one command: the second drives it, the first schedules, others work, a thread each.
 
     ``shared`` is a folder that all nodes see, for the certificates of the step, which are deleted at its end; ``interface`` is
     the network between the nodes. The scheduler ends once the driver's process has, however it ended, and the workers with it.
