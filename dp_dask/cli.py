@@ -38,7 +38,8 @@ def main() -> None:
         sys.exit(error.exit_code)
     except OSError as error:
         told = "a release that was committed is found again, free, by the next run"
-        click.echo(f"error: {error.strerror}: {error.filename}; {told}", err=True)
+        where = f": {error.filename}" if error.filename else " where something was to be written"
+        click.echo(f"error: {error.strerror}{where}; {told}", err=True)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; what was not committed by then is not charged", err=True)

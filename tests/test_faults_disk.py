@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import dask
 import disks
@@ -140,3 +141,11 @@ def test_a_worker_that_may_not_write_does_not_come_and_one_whose_disk_fills_up_i
             finally:
                 end([worker])
     assert spent(pipeline) == 1000
+
+
+def test_a_stream_that_takes_nothing_more_is_told():
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "dp_dask", "schema"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=TESTS.parent)
+    told = "error: No space left on device where something was to be written; a release that was committed is found again, free"
+    assert (done.returncode, done.stderr) == (1, f"{told}, by the next run\n")

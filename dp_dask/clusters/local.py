@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plugin"]
 
+UNWRITABLE = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
 # Of worker processes. Dask has them give memory back at once, so that every large array's pages are faulted in anew: simulations
 # took four times the CPU time. Arrays above 32 MB, the most that glibc allows, are given back all the same.
 KEEP_MEMORY = {
@@ -82,7 +84,7 @@ class Local:
 def _of_disk(error: BaseException | None) -> str:
     """Say which folder could not be written to, where that is what an error comes from."""
     while error is not None:
-        if isinstance(error, OSError) and error.filename:
+        if isinstance(error, OSError) and error.filename and error.errno in UNWRITABLE:
             advice = "make room there, or give Dask another folder: DASK_TEMPORARY_DIRECTORY"
             return f"({error.filename}: {error.strerror}); {advice}"
         error = error.__cause__ or error.__context__

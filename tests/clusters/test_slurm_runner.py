@@ -74,7 +74,7 @@ def of_step(number):
     return found
 
 
-def test_three_processes_are_scheduler_driver_and_worker_and_the_next_run_pays_nothing(begin, tmp_path):
+def test_three_processes_are_scheduler_driver_and_worker_over_tls(begin, tmp_path):
     (tmp_path / "p.yaml").write_text(FILE)
     pipeline = granted(tmp_path / "p.yaml")
     step = begin()
