@@ -31,7 +31,7 @@ __all__ = ["plugin"]
 SCHEDULER, DRIVER, FEWEST = 0, 1, 3  # as SLURMRunner numbers them: all other processes are workers
 FILE = "scheduler.json"
 POLL = 0.2  # seconds
-USE = "start it with: srun --kill-on-bad-exit --ntasks=4 python -m dp_dask run FILE --cluster NAME"
+USE = "start it with: srun --ntasks=4 python -m dp_dask run FILE --cluster NAME"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

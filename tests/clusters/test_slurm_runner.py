@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -48,9 +50,9 @@ def begin(slurm, tmp_path):
     }
     running = []
 
-    def start(text=FILE):
+    def start(text=FILE, options=()):
         (tmp_path / "p.yaml").write_text(text)
-        words = ["srun", "--kill-on-bad-exit", "--ntasks=3", sys.executable, "-m", "dp_dask", "run", "p.yaml", "--json"]
+        words = ["srun", *options, "--ntasks=3", sys.executable, "-m", "dp_dask", "run", "p.yaml", "--json"]
         step = subprocess.Popen(words, cwd=tmp_path, env=slurm | slow, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         running.append(step)
         return step
@@ -74,6 +76,16 @@ def of_step(number):
     return found
 
 
+def assert_no_stranger_is_let_in(port):
+    """Assert that a client is asked for a certificate, by TLS 1.3."""
+    settings = ssl.create_default_context()
+    settings.check_hostname, settings.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain, settings.wrap_socket(plain) as secret:
+        assert secret.version() == "TLSv1.3"
+        with pytest.raises(ssl.SSLError, match="certificate required"):
+            secret.recv(1)
+
+
 def test_three_processes_are_scheduler_driver_and_worker_over_tls(begin, tmp_path):
     (tmp_path / "p.yaml").write_text(FILE)
     pipeline = granted(tmp_path / "p.yaml")
@@ -82,7 +94,9 @@ def test_three_processes_are_scheduler_driver_and_worker_over_tls(begin, tmp_pat
     assert worker == of_step(2)
     [folder] = (tmp_path / "shared").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert json.loads((folder / "scheduler.json").read_text())["address"].startswith("tls://127.0.0.1:")
+    address = json.loads((folder / "scheduler.json").read_text())["address"]
+    assert address.startswith("tls://127.0.0.1:")
+    assert_no_stranger_is_let_in(int(address.rpartition(":")[2]))
     told, said = step.communicate(timeout=120)
     assert (step.returncode, said) == (0, "")  # and nothing of Dask's own logs
     assert json.loads(told)["charged"] == "1000"
@@ -106,7 +120,7 @@ def test_a_driver_that_is_refused_ends_all_with_its_own_exit_code(begin, tmp_pat
 def test_a_driver_that_is_killed_takes_all_with_it_and_nothing_is_charged(begin, tmp_path):
     (tmp_path / "p.yaml").write_text(FILE)
     pipeline = granted(tmp_path / "p.yaml")
-    step = begin()
+    step = begin(options=("--kill-on-bad-exit",))  # by which Slurm ends the others as they end themselves
     assert readers(tmp_path / "begun", 1) == of_step(2)
     [driver] = of_step(1)
     os.kill(driver, signal.SIGKILL)
@@ -129,7 +143,7 @@ def refused(tmp_path, monkeypatch, **changes):
 
 
 def test_what_is_no_step_of_enough_processes_is_told_how_to_start_one(tmp_path, monkeypatch):
-    use = "start it with: srun --kill-on-bad-exit --ntasks=4 python -m dp_dask run FILE --cluster NAME"
+    use = "start it with: srun --ntasks=4 python -m dp_dask run FILE --cluster NAME"
     assert (
         refused(tmp_path, monkeypatch, SLURM_STEP_ID=None, SLURM_PROCID="0") == f"this is no step of Slurm; {use}"
     )  # a batch script
