@@ -23,8 +23,8 @@ def experiment(file: Path, replicates: int | None, cluster: str | None, output: 
     """Repeat a paper's comparison of methods, as FILE lists it, on simulated releases. No records, no budget."""
     from dp_dask import show  # noqa: PLC0415
     from dp_dask.clusters import attended  # noqa: PLC0415
-    from dp_dask.output import write_files  # noqa: PLC0415
     from dp_dask.pipeline import check_output  # noqa: PLC0415
+    from dp_dask.whole_files import write_files  # noqa: PLC0415
 
     given = {"replicates": replicates, "cluster": cluster, "output": str(output.absolute()) if output else None}
     load, run_it, tell = _comparison(file)
