@@ -38,7 +38,8 @@ def main() -> None:
         sys.exit(error.exit_code)
     except OSError as error:
         told = "a release that was committed is found again, free, by the next run"
-        click.echo(f"error: {error.strerror}: {error.filename}; {told}", err=True)
+        where = f": {error.filename}" if error.filename else " where something was to be written"
+        click.echo(f"error: {error.strerror}{where}; {told}", err=True)
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; what was not committed by then is not charged", err=True)
@@ -123,6 +124,7 @@ def _explore(file: Path, output: Path | None, *, as_json: bool) -> None:
 def run(file: Path, cluster: str | None, output: Path | None, slot: str | None, *, resume: bool, as_json: bool) -> None:
     """Read, reduce, release, infer and report: charges the budget once for each new release."""
     from dp_dask import show  # noqa: PLC0415
+    from dp_dask.clusters import attended  # noqa: PLC0415
     from dp_dask.config import load  # noqa: PLC0415
     from dp_dask.output import write_run  # noqa: PLC0415
     from dp_dask.pipeline import run as run_pipeline  # noqa: PLC0415
@@ -133,14 +135,16 @@ def run(file: Path, cluster: str | None, output: Path | None, slot: str | None, 
         replaced["cluster"] = cluster
     if output:
         replaced["output"] = str(output.absolute())
-    pipeline, scheduled = schedule(load(file, **replaced), slot)
-    if scheduled is not None and scheduled.warning:
-        click.echo(f"warning: {scheduled.warning}", err=True)
-    with show.progress() as progress:
-        result = run_pipeline(pipeline, progress=progress, resume=resume)
-        asked: dict[str, Any] = {"resume": resume, "progress": progress, "scheduled": scheduled}
-        folder, summaries = write_run(result, pipeline.output, pipeline.simulates_on, **asked)
-    show.run(result, summaries, folder, as_json=as_json)
+    loaded = load(file, **replaced)
+    with attended(loaded.cluster, loaded.simulates_on):
+        pipeline, scheduled = schedule(loaded, slot)
+        if scheduled is not None and scheduled.warning:
+            click.echo(f"warning: {scheduled.warning}", err=True)
+        with show.progress() as progress:
+            result = run_pipeline(pipeline, progress=progress, resume=resume)
+            asked: dict[str, Any] = {"resume": resume, "progress": progress, "scheduled": scheduled}
+            folder, summaries = write_run(result, pipeline.output, pipeline.simulates_on, **asked)
+        show.run(result, summaries, folder, as_json=as_json)
 
 
 @cli.command()
@@ -231,13 +235,15 @@ def _named_file(text: str) -> tuple[str, Path]:
 def calibrate(file: Path, replicates: int, seed: int, cluster: str | None, *, as_json: bool) -> None:
     """Simulate FILE's models, priors, n, bounds and epsilons: can its posteriors be believed? No records, no budget."""
     from dp_dask import show  # noqa: PLC0415
+    from dp_dask.clusters import attended  # noqa: PLC0415
     from dp_dask.config import load  # noqa: PLC0415
     from dp_dask.pipeline import calibrate as calibrate_pipeline  # noqa: PLC0415
 
     pipeline = load(file, **({"cluster": cluster} if cluster else {}))
-    with show.progress() as progress:
-        results = calibrate_pipeline(pipeline, replicates, entropy=seed, progress=progress)
-    show.calibration(results, as_json=as_json)
+    with attended(pipeline.simulates_on):
+        with show.progress() as progress:
+            results = calibrate_pipeline(pipeline, replicates, entropy=seed, progress=progress)
+        show.calibration(results, as_json=as_json)
 
 
 @cli.command()

@@ -22,17 +22,19 @@ __all__ = ["experiment"]
 def experiment(file: Path, replicates: int | None, cluster: str | None, output: Path | None, *, as_json: bool) -> None:
     """Repeat a paper's comparison of methods, as FILE lists it, on simulated releases. No records, no budget."""
     from dp_dask import show  # noqa: PLC0415
-    from dp_dask.output import write_files  # noqa: PLC0415
+    from dp_dask.clusters import attended  # noqa: PLC0415
     from dp_dask.pipeline import check_output  # noqa: PLC0415
+    from dp_dask.whole_files import write_files  # noqa: PLC0415
 
     given = {"replicates": replicates, "cluster": cluster, "output": str(output.absolute()) if output else None}
     load, run_it, tell = _comparison(file)
     plan = load(file, **{key: value for key, value in given.items() if value is not None})
-    check_output(plan.output)
-    with show.progress() as progress:
-        texts, told = tell(plan, run_it(plan, progress=progress))
-    write_files(texts, plan.output)
-    show.experiment(told, texts, plan.output, as_json=as_json)
+    with attended(plan.cluster):
+        check_output(plan.output)
+        with show.progress() as progress:
+            texts, told = tell(plan, run_it(plan, progress=progress))
+        write_files(texts, plan.output)
+        show.experiment(told, texts, plan.output, as_json=as_json)
 
 
 def _comparison(file: Path) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[Any, Any], tuple[Any, Any]]]:

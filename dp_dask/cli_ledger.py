@@ -153,7 +153,7 @@ def ledger_export(file: Path, output: Path | None, *, as_json: bool) -> None:
     entries = _open(file, lambda book, _p, _who: book.entries())
     lines = "".join(json.dumps(entry) + "\n" for entry in entries)
     if output is not None:
-        from dp_dask.output import write_files  # noqa: PLC0415
+        from dp_dask.whole_files import write_files  # noqa: PLC0415
 
         write_files({output.name: lines}, output.absolute().parent)
         told = {"entries": len(entries), "file": str(output)}

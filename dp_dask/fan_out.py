@@ -5,6 +5,7 @@ These tasks are of the simulation zone: they get a model, a prior, a noisy relea
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,13 +68,16 @@ def on_client(client: Client, function: Callable[[Any], Any], items: Sequence[An
 
 def _result(future: Future, stall_timeout: float) -> Any:
     """Wait for one result; what befalls the cluster is told apart from what the function raises."""
-    from distributed import CancelledError, KilledWorker, wait  # noqa: PLC0415  (heavy: not for --help)
+    from distributed import CancelledError, KilledWorker  # noqa: PLC0415  (heavy: not for --help)
     from distributed.comm import CommClosedError  # noqa: PLC0415
 
+    ended = threading.Event()
+    future.add_done_callback(lambda _: ended.set())  # Dask's own wait asks its default client, which a joined one is not
     kind = cut = ""
     try:
-        wait(future, timeout=stall_timeout)
-        return _fetch(future, stall_timeout)
+        if ended.wait(stall_timeout):
+            return _fetch(future, stall_timeout)
+        kind = TimeoutError.__name__
     except InferenceError as error:
         if error.args[0] != CUT:
             raise

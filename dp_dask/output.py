@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ from dp_dask.public.series_page import render_series, series_json
 from dp_dask.scheduled import Scheduled
 from dp_dask.selection_forecast import SelectionForecast
 from dp_dask.selection_picture import draw_flips
+from dp_dask.whole_files import make_folder, replace_file, write_files
 
 __all__ = [
     "inference_json",
@@ -43,7 +42,6 @@ __all__ = [
     "run_json",
     "summaries_json",
     "summaries_of",
-    "write_files",
     "write_flips",
     "write_inference",
     "write_picture",
@@ -68,8 +66,8 @@ def run_folder(run: Run, folder: Path, scheduled: Scheduled | None = None) -> Pa
     created = max(release.created for release in releases)[:19].replace("-", "").replace(":", "")
     key = hashlib.sha256("".join(release.id for release in releases).encode()).hexdigest()[:8]
     target = folder / f"{created}Z-{key}" if scheduled is None else scheduled.folder
-    target.mkdir(parents=True, exist_ok=True)
-    _replace(target / "release.json", lambda path: files.write(run.publication, path))
+    make_folder(target)
+    replace_file(target / "release.json", lambda path: files.write(run.publication, path))
     return target
 
 
@@ -111,7 +109,7 @@ def write_run(
         if posterior.inference.failures is not None:
             told["measurements"][posterior.measurement]["simulations"] = asdict(posterior.inference.failures)
     text = json.dumps(told, indent=2, allow_nan=False) + "\n"
-    _replace(target / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
+    replace_file(target / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
     return target, summaries
 
 
@@ -127,7 +125,7 @@ def write_inference(
 
     ``others`` are the releases, by the names that questions know them by, on which answers rest too.
     """
-    _replace(folder / "release.json", lambda path: files.write(publication, path))
+    replace_file(folder / "release.json", lambda path: files.write(publication, path))
     chosen = chosen_from(publication)
     write_files({f"{one.measurement}.accepted.csv": accepted_csv(one) for one in chosen}, folder)
     return write_posterior(publication, posteriors, None, folder, answers, predictions, others, chosen=chosen)
@@ -148,16 +146,16 @@ def write_posterior(
     summaries = summaries_of(posteriors)
     records = {prediction.name: prediction.draws for prediction in predictions}
     if posteriors:
-        _replace(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
+        replace_file(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
     page = render(publication, posteriors, summaries, spending, answers, predictions, others, chosen=chosen)
-    _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
+    replace_file(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return summaries
 
 
 def write_picture(exploration: Exploration, folder: Path) -> Path:
     """Write explore.svg; return its path."""
     text = draw(exploration)
-    _replace(folder / "explore.svg", lambda path: path.write_text(text, encoding="utf-8"))
+    replace_file(folder / "explore.svg", lambda path: path.write_text(text, encoding="utf-8"))
     return folder / "explore.svg"
 
 
@@ -239,7 +237,7 @@ def write_report_again(folder: Path) -> Path:
         publication, n_draws, engine, simulations=simulations, store=store, reuse=True, anew=store is None or not is_limited
     )
     page = render(publication, posteriors, summaries_of(posteriors), spending, chosen=chosen_from(publication))
-    _replace(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
+    replace_file(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return folder / "report.html"
 
 
@@ -277,19 +275,3 @@ def run_json(run: Run, summaries: Sequence[Summary], spending: Spending, chosen:
         "measurements": {name: {**told, "charged": name in run.charged} for name, told in summaries_json(summaries).items()},
         "selections": {name: {**told, "charged": name in run.charged} for name, told in chosen_json(chosen).items()},
     }
-
-
-def write_files(texts: Mapping[str, str], folder: Path) -> None:
-    """Write texts by their files' names into a folder, which is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        _replace(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
-
-
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # another run of the slot may be writing the same file
-    try:
-        write(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

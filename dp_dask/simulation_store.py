@@ -124,6 +124,8 @@ def _write(folder: Path, key: str, result: Any, others: Iterable[Path]) -> None:
     except OSError as error:
         problem = f"cannot be written to ({error.strerror}); what is there already is kept: mend this and run again"
     if problem:
+        with suppress(OSError):  # half a file is of no use, and takes the room that is missing
+            part.unlink()
         raise ConfigError.of(str(folder), problem)
 
 

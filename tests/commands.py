@@ -8,7 +8,10 @@ import runpy
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
@@ -36,16 +39,24 @@ def dp_dask(folder: Path, *words: str | Path, paths: tuple[Path, ...] = ()) -> s
 
     A process of its own but for the imports: it has its own memory, folder, streams and exit code.
     """
+    with begun(folder, *words, paths=paths) as (process, files):
+        process.join()
+        told = [file.read_text(encoding="utf-8") if file.exists() else "" for file in files]
+    return subprocess.CompletedProcess(["dp_dask", *map(str, words)], process.exitcode, *told)
+
+
+@contextmanager
+def begun(folder: Path, *words: str | Path, paths: tuple[Path, ...] = ()) -> Iterator[tuple[Any, list[Path]]]:
+    """Begin the same, and kill it at the end of the block; give the process and the files of what it says."""
     with tempfile.TemporaryDirectory() as kept:
         files = [Path(kept) / name for name in ("out", "err")]
         process = PROCESSES.Process(target=_run, args=(folder, tuple(map(str, words)), paths, files, dict(os.environ)))
         process.start()
         try:
-            process.join()
+            yield process, files
         finally:
             process.kill()
-        told = [file.read_text(encoding="utf-8") if file.exists() else "" for file in files]
-    return subprocess.CompletedProcess(["dp_dask", *map(str, words)], process.exitcode, *told)
+            process.join()
 
 
 def _run(folder: Path, words: tuple[str, ...], paths: tuple[Path, ...], files: list[Path], environment: dict[str, str]) -> None:

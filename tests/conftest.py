@@ -21,11 +21,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 LONG = (
     "audit/test_audit.py",
     "clusters/test_gateway.py",
-    "clusters/test_slurm.py",
+    "clusters/test_slurm",
     "end_to_end/",
     "gate/test_ledger_crashes.py",
     "statistics/",
-    "test_faults.py",
+    "test_faults",
     "test_soak.py",
 )
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-NEEDED = ("munged", "slurmctld", "slurmd", "sinfo", "sbatch", "scancel")
+NEEDED = ("munged", "slurmctld", "slurmd", "sinfo", "sbatch", "srun", "scancel")
 CONF = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)

@@ -80,7 +80,7 @@ CONFIG = {
     "unknown source": (changed(dataset__source__kind="parket"), "unknown source 'parket'; did you mean 'parquet'?"),
     "unknown cluster": (
         {**GOOD, "cluster": "slrum"},
-        "cluster: is 'slrum'; give a kind, address, gateway, kubernetes, local, pbs, scheduler-file, slurm",
+        "cluster: is 'slrum'; give a kind, address, gateway, kubernetes, local, pbs, scheduler-file, slurm, slurm-runner",
     ),
     "unknown engine": (
         {**GOOD, "inference": {"engine": "mcmc"}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plugin"]
 
+UNWRITABLE = {errno.EACCES, errno.EDQUOT, errno.ENOSPC, errno.EPERM, errno.EROFS}
 # Of worker processes. Dask has them give memory back at once, so that every large array's pages are faulted in anew: simulations
 # took four times the CPU time. Arrays above 32 MB, the most that glibc allows, are given back all the same.
 KEEP_MEMORY = {
@@ -57,7 +59,7 @@ class Local:
         quiet()
         with_tls = self.processes and dask.config.get("distributed.comm.tls.ca-file", None)
         with dask.config.set(hardened() | KEEP_MEMORY | ({} if with_tls else PLAIN)):
-            kind = ""
+            problem = ""
             try:
                 cluster = LocalCluster(
                     n_workers=workers if self.processes else 1,
@@ -70,11 +72,23 @@ class Local:
                 )
             except Exception as error:  # noqa: BLE001
                 kind = type(error).__name__
-            if kind:
-                msg = f"the local cluster did not start ({kind}); look at free memory and at memory_limit ({self.memory_limit!r})"
+                look = f"look at free memory and at memory_limit ({self.memory_limit!r})"
+                problem = _of_disk(error) or f"({kind}); {look}"
+            if problem:
+                msg = f"the local cluster did not start {problem}"
                 raise ClusterError(msg)
             with cluster, Client(cluster) as client:
                 yield client
+
+
+def _of_disk(error: BaseException | None) -> str:
+    """Say which folder could not be written to, where that is what an error comes from."""
+    while error is not None:
+        if isinstance(error, OSError) and error.filename and error.errno in UNWRITABLE:
+            advice = "make room there, or give Dask another folder: DASK_TEMPORARY_DIRECTORY"
+            return f"({error.filename}: {error.strerror}); {advice}"
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 plugin = Local

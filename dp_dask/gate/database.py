@@ -21,7 +21,16 @@ MAKING = 7042117  # any number: PostgreSQL's name for the lock of those who make
 INIT = "dp-dask ledger init FILE --epsilon E (or --rho R)"
 # A crash must not undo a commit whose release has been shown, whatever a server's default; what is stricter than "on" stays.
 SYNCHRONOUS = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
-LOCK_NOT_AVAILABLE, INSUFFICIENT_PRIVILEGE = "55P03", "42501"  # PostgreSQL's codes
+LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code
+FULL = "its disk is full; make room there, and run again"
+READ_ONLY = "it is read-only; see to the rights of a file and its folder and how their disk is mounted, or to the server's role"
+TOLD = {  # by PostgreSQL's codes, and SQLite's names for what is an operational error too
+    "42501": "this user's rights in the database do not suffice",
+    "53100": FULL,
+    "SQLITE_FULL": FULL,
+    "25006": READ_ONLY,
+    "SQLITE_READONLY": READ_ONLY,
+}
 
 
 class Database:
@@ -114,9 +123,11 @@ class Database:
 
 def _told(error: sa.exc.SQLAlchemyError) -> str:
     # PostgreSQL's texts are in the server's language, its codes are not.
-    code = getattr(getattr(error, "orig", None), "sqlstate", "")
-    if code == INSUFFICIENT_PRIVILEGE:
-        return "this user's rights in the database do not suffice"
+    cause = getattr(error, "orig", None)
+    code = getattr(cause, "sqlstate", "") or getattr(cause, "sqlite_errorname", "")
+    for known, told in TOLD.items():
+        if code and code.startswith(known):
+            return told
     if not isinstance(error, sa.exc.OperationalError):
         return f"not a ledger that this version can use ({type(error).__name__})"
     if "locked" in str(error.orig) or code == LOCK_NOT_AVAILABLE:

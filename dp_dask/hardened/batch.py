@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.security import Security
 
-__all__ = ["BatchCluster"]
+__all__ = ["DAYS", "BatchCluster", "jobqueue"]
 
 # What dp_dask decides itself, and so does not pass on.
 DAYS = 7  # that the certificates of a run are valid
@@ -99,7 +99,7 @@ class BatchCluster(Joined):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, folder: Path, security: Security) -> Any:
-        cluster = getattr(_jobqueue(), self.of_jobqueue)(
+        cluster = getattr(jobqueue(), self.of_jobqueue)(
             cores=self.cores,
             memory=self.memory,
             processes=self.cores,
@@ -133,9 +133,9 @@ def _check_options(of_jobqueue: str, given: Mapping[str, Any]) -> None:
 def _known(of_jobqueue: str) -> set[str]:
     """The options of the cluster and of its jobs; empty where dask-jobqueue is not installed, which starting it tells."""
     with suppress(ImportError):
-        jobqueue = _jobqueue()
-        job = getattr(jobqueue, of_jobqueue).job_cls
-        classes = [*job.__mro__[:-1], jobqueue.core.JobQueueCluster]
+        library = jobqueue()
+        job = getattr(library, of_jobqueue).job_cls
+        classes = [*job.__mro__[:-1], library.core.JobQueueCluster]
         found = {name for cls in classes for name in inspect.signature(cls.__init__).parameters}
         return found - {
             *OURS,
@@ -152,7 +152,7 @@ def _known(of_jobqueue: str) -> set[str]:
     return set()
 
 
-def _jobqueue() -> Any:
+def jobqueue() -> Any:
     """Import dask-jobqueue, and give signals the handlers back that it takes when it is imported: Ctrl-C is ours."""
     ours = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     import dask_jobqueue  # noqa: PLC0415  (an extra)

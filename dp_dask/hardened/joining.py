@@ -99,7 +99,10 @@ def _wait(client: Client, address: str, workers: int, wait: float) -> None:
         kind = type(error).__name__
     if kind:
         there = len(client.scheduler_info(n_workers=-1).get("workers", {})) if client.status == "running" else 0
-        msg = f"{address}: {there} of {workers} workers came within {wait:g} s ({kind}); start more, or raise wait"
+        msg = (
+            f"{address}: {there} of {workers} workers came within {wait:g} s ({kind}); start more, or raise wait; one that "
+            "cannot write to its local directory ends at once and says so in its log"
+        )
         raise ClusterError(msg)
 
 

@@ -170,5 +170,6 @@ def _stacked(variables: Mapping[str, Floats], dims: dict[str, list[str]], coords
 
 
 def write_netcdf(posteriors: Sequence[Posterior], path: Path, records: Mapping[str, Floats] | None = None) -> None:
-    """Write the tree as netCDF 4; ``xarray.open_datatree`` reads it."""
-    datatree(posteriors, records).to_netcdf(path, engine="h5netcdf")
+    """Write the tree as netCDF 4; ``xarray.open_datatree`` reads it. Raises OSError where the disk is full."""
+    # Made in memory first: on a full disk HDF5 itself would end the process, or keep the file open for ever.
+    path.write_bytes(datatree(posteriors, records).to_netcdf(engine="h5netcdf"))

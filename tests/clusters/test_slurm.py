@@ -12,14 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import slurm_server
 
 from dp_dask.clusters.slurm import plugin as Slurm  # noqa: N812
 from dp_dask.errors import ClusterError
 
 ROOT = Path(__file__).parent.parent.parent
-WHY_NOT = slurm_server.why_not()
-pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.usefixtures("slurm")]
+pytestmark = pytest.mark.usefixtures("slurm")
 FILE = """
 dataset: {name: people, source: {kind: parquet, path: data}, unit: record}
 privacy: {neighbours: replace, n: 4000}
@@ -28,19 +26,6 @@ measurements:
 ledger: sqlite:///ledger.db
 output: out
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with slurm_server.running(tmp_path_factory.mktemp("slurm")) as env:
-        yield env
-
-
-@pytest.fixture
-def slurm(server, monkeypatch):
-    for key, value in server.items():
-        monkeypatch.setenv(key, value)
-    return server
 
 
 def make(folder, **options):

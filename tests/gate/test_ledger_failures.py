@@ -194,6 +194,15 @@ def test_a_postgresql_commit_is_written_to_the_disk_whatever_the_server_s_defaul
 
 
 @only_postgresql
+def test_a_postgresql_that_takes_nothing_is_told_so_and_charges_nothing(ledger, made, url):
+    """As a standby server does, or one that its operator has locked."""
+    book = made(f"{url}?options=-c%20default_transaction_read_only%3Don")
+    with pytest.raises(LedgerError, match=r"it is read-only; .* nothing is shown"):
+        charge(book, "a")
+    assert ledger.balance("people").spent == 0
+
+
+@only_postgresql
 def test_a_user_without_the_rights_is_told_so_and_charged_nothing(ledger, made, url):
     charge(ledger, "a")
     execute(
