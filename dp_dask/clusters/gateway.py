@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Gateway(Joined):
                 msg = "a gateway needs dask-gateway: pip install 'dp-dask[gateway]'"
                 raise ClusterError(msg)
             if kind or cluster is None:
+                # Free what was half made: its destructor takes a lock that the next loop's start holds (dask-gateway 2026.3).
+                gc.collect()
                 msg = f"{self.address}: no cluster was started ({kind}); look at the address, your rights and the options"
                 raise ClusterError(msg)
             with self.join(cluster, cluster.security) as client:

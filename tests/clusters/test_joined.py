@@ -78,6 +78,8 @@ def test_a_scheduler_with_another_authority_s_certificate_is_refused(tls, tmp_pa
 
 
 def test_too_few_workers_are_told_after_the_time_given(cluster, tls):
+    with SchedulerFile(path=cluster, tls=tls, workers=2).client():
+        pass  # both are there
     began = time.monotonic()
     told = refused(SchedulerFile(path=cluster, tls=tls, workers=3, wait=1.0))
     assert "2 of 3 workers came within 1 s (WorkerStartTimeoutError); start more, or raise wait" in told
