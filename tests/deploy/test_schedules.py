@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -14,6 +15,8 @@ import pytest
 from deploy_tools import ROOT, says, tool
 
 from dp_dask import errors
+from dp_dask.entries.build import Faults
+from dp_dask.entries.cluster import make_cluster
 
 DEPLOY = ROOT / "deploy"
 SCRIPT = DEPLOY / "dp-dask-scheduled"
@@ -168,6 +171,15 @@ def test_the_runbook_tells_of_every_exit_code_and_its_links_lead_somewhere():
         assert (DEPLOY / target).exists(), target
     for file in re.findall(r"^\| `([^`]+)` \|", (DEPLOY / "README.md").read_text(), re.MULTILINE):
         assert (DEPLOY / file).exists(), file
+
+
+@pytest.mark.parametrize("name", ["night", "step"])
+def test_the_clusters_of_slurm_are_what_dp_dask_takes(name, tmp_path):
+    shutil.copy(DEPLOY / "slurm" / "clusters.yaml", tmp_path)
+    faults = Faults(tmp_path)
+    assert make_cluster(name, faults) is not None, faults.problems
+    assert make_cluster("evening", faults) is None
+    assert "named here: night, step" in str(faults.problems[0])
 
 
 def test_the_dag_is_one_call_that_is_never_repeated_by_itself(monkeypatch):
