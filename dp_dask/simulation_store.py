@@ -28,7 +28,7 @@ from dp_dask import __version__
 from dp_dask.core.candidates import CandidateBatch
 from dp_dask.core.fingerprint import fingerprints
 from dp_dask.core.simulated import Failure
-from dp_dask.errors import ConfigError
+from dp_dask.errors import DpDaskError
 from dp_dask.public.engines.kernel_is import Particles
 from dp_dask.public.simulations import Simulations
 from dp_dask.public.spread import Mapper, iterated
@@ -46,7 +46,7 @@ def stored(mapper: Mapper, folder: Path, *, reuse: bool) -> Mapper:
 
     Results are those of the map itself, bit for bit. What is missing or damaged is simulated, by one call of the map, and
     replaced. Results of other types than simulations, and of functions or items without a fingerprint, pass through unkept.
-    Raises ConfigError where the folder cannot be written to.
+    Raises DpDaskError where the folder cannot be written to.
     """
 
     def through(function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
@@ -126,7 +126,8 @@ def _write(folder: Path, key: str, result: Any, others: Iterable[Path]) -> None:
     if problem:
         with suppress(OSError):  # half a file is of no use, and takes the room that is missing
             part.unlink()
-        raise ConfigError.of(str(folder), problem)
+        msg = f"{folder}: {problem}"
+        raise DpDaskError(msg)
 
 
 def _name(key: str, content: bytes) -> str:

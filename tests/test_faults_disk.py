@@ -96,7 +96,7 @@ def batch_of(first):
 
 def test_simulations_that_find_no_room_leave_no_half_a_file(tmp_path):
     with disks.disk(tmp_path / "small") as small:
-        with pytest.raises(ConfigError, match=r"cannot be written to \(No space left on device\); what is there already is kept"):
+        with pytest.raises(DpDaskError, match=r"cannot be written to \(No space left on device\); what is there already is kept"):
             list(stored(map, small / "simulations", reuse=False)(batch_of, [0]))
         assert list((small / "simulations").iterdir()) == []
 

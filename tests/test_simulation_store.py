@@ -23,7 +23,7 @@ from toy import PRIOR, Broken, release
 from dp_dask import simulation_store
 from dp_dask.clusters.local import plugin as Local  # noqa: N812
 from dp_dask.core.plugins import load
-from dp_dask.errors import ConfigError
+from dp_dask.errors import DpDaskError
 from dp_dask.fan_out import FEWEST, over
 from dp_dask.public import simulations
 from dp_dask.public.engines import kernel_is
@@ -319,7 +319,7 @@ def test_what_cannot_be_kept_passes_through(tmp_path):
 
 def test_a_folder_that_cannot_be_written_to_is_told(tmp_path):
     (tmp_path / "store").write_text("a file")
-    with pytest.raises(ConfigError, match=r"store: cannot be written to \(.*mend this and run again"):
+    with pytest.raises(DpDaskError, match=r"store: cannot be written to \(.*mend this and run again"):
         list(stored(map, tmp_path / "store", reuse=True)(simulations.simulate_batch, batches(1)))
 
 
