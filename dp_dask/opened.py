@@ -1,4 +1,4 @@
-"""Opened: a pipeline's cluster, started or joined when it is first needed, and the place from which its records are looked at."""
+"""Opened: a run's clusters, started or joined when first needed, and the place from which its records are looked at."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ T = TypeVar("T")
 
 
 class Opened:
-    """A context in which ``cluster`` has one client at most; ``close`` leaves it before the context ends."""
+    """A context of the cluster beside the records and the one that simulates, which may be the same; each has one client at most.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._stack = cluster, ExitStack()
-        self._client: Client | None = None
+    They are left in the reverse of the order in which they were entered, as Dask's settings ask for, at the end or by ``close``.
+    """
+
+    def __init__(self, cluster: Cluster, simulates_on: Cluster | None = None) -> None:
+        self._cluster, self._simulates_on = cluster, simulates_on or cluster
+        self._stack = ExitStack()
+        self._clients: list[tuple[Cluster, Client]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -32,14 +36,16 @@ class Opened:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        self._client = None
+        self._clients.clear()
         return self._stack.__exit__(kind, error, traceback)
 
     def client(self) -> Client:
-        """Return the client; the first time the cluster is started or joined for it, which raises ClusterError."""
-        if self._client is None:
-            self._client = self._stack.enter_context(self._cluster.client())
-        return self._client
+        """Return the client beside the records; the first time its cluster is started or joined, which raises ClusterError."""
+        return self._client(self._cluster)
+
+    def simulating(self) -> Client:
+        """Return the client for simulations, likewise."""
+        return self._client(self._simulates_on)
 
     def look(self, work: Callable[[], T], /) -> T:
         """Do a source's work here where the driver sees the records, and otherwise on a worker."""
@@ -48,6 +54,14 @@ class Opened:
         return from_worker(self.client(), self._cluster.stall_timeout)(work)
 
     def close(self) -> None:
-        """Leave the cluster."""
-        self._client = None
+        """Leave the clusters."""
+        self._clients.clear()
         self._stack.close()
+
+    def _client(self, cluster: Cluster) -> Client:
+        for known, client in self._clients:
+            if known is cluster:
+                return client
+        client = self._stack.enter_context(cluster.client())
+        self._clients.append((cluster, client))
+        return client

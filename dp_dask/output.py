@@ -146,7 +146,10 @@ def write_posterior(
     summaries = summaries_of(posteriors)
     records = {prediction.name: prediction.draws for prediction in predictions}
     if posteriors:
-        replace_file(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
+        import dask  # noqa: PLC0415  (heavy: not for --help)
+
+        with dask.config.set(scheduler="synchronous"):  # or xarray would lock the file on the cluster of any client that is there
+            replace_file(folder / "posterior.nc", lambda path: write_netcdf(posteriors, path, records))
     page = render(publication, posteriors, summaries, spending, answers, predictions, others, chosen=chosen)
     replace_file(folder / "report.html", lambda path: path.write_text(page, encoding="utf-8"))
     return summaries

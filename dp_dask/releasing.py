@@ -55,7 +55,7 @@ def release_new(
     requests, version = pipeline.requests, pipeline.version
     is_there = version and all(ledger.find(ledger.digest(each, version), released_as(each)) is not None for each in requests)
     with (
-        Opened(pipeline.cluster) as opened,
+        Opened(pipeline.cluster, pipeline.simulation_cluster) as opened,
         nullcontext(pipeline.source) if is_there else pipeline.source.pinned(opened.look) as source,  # the data may be gone since
     ):
         return _release_new(replace(pipeline, source=source), opened, ledger, noise, progress, resume=resume)
@@ -131,30 +131,28 @@ def _draw(
     added: list[Released] = []
     chosen: list[Released] = []
     try:
-        with Opened(pipeline.simulates_on) as other:
-            simulates_on = opened if pipeline.simulation_cluster is None else other
-            if choices:
-                simulates_on.client()  # now: one that does not start is to be told of before the records are read
-            parts = []
-            if statistics:
-                opened.look(partial(pipeline.source.check, *columns_of(statistics, pipeline.protects)))
-                sealed = reduce(
-                    opened.client(),
-                    pipeline.source,
-                    statistics,
-                    progress=lambda done, of: progress("splits read", done, of),
-                    stall_timeout=pipeline.cluster.stall_timeout,
-                    unit=pipeline.protects,
-                    dataset=pipeline.dataset,
-                    passes=pipeline.passes,
-                    look=opened.look,
-                )
-                sizes = [sum(len(r.statistic.units) for r in sums), *(len(s.units) for s in statistics[len(sums) :])]
-                parts = cut(sealed, sizes)
-            of_distances = iter(parts[1:])
-            for choice in choices:
-                sums_of_it = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
-                chosen.append(_choose(pipeline, opened, simulates_on, choice, sums_of_it, noise, progress, resume=resume))
+        if choices:
+            opened.simulating()  # now: one that does not start is to be told of before the records are read
+        parts = []
+        if statistics:
+            opened.look(partial(pipeline.source.check, *columns_of(statistics, pipeline.protects)))
+            sealed = reduce(
+                opened.client(),
+                pipeline.source,
+                statistics,
+                progress=lambda done, of: progress("splits read", done, of),
+                stall_timeout=pipeline.cluster.stall_timeout,
+                unit=pipeline.protects,
+                dataset=pipeline.dataset,
+                passes=pipeline.passes,
+                look=opened.look,
+            )
+            sizes = [sum(len(r.statistic.units) for r in sums), *(len(s.units) for s in statistics[len(sums) :])]
+            parts = cut(sealed, sizes)
+        of_distances = iter(parts[1:])
+        for choice in choices:
+            sums_of_it = next(of_distances) if isinstance(choice.request.distance, OfSums) else None
+            chosen.append(_choose(pipeline, opened, choice, sums_of_it, noise, progress, resume=resume))
         _check_unchanged(pipeline, opened, state)
         opened.close()
         added += additive.release(parts[0], sums, noise) if sums else []
@@ -175,7 +173,6 @@ def _check_unchanged(pipeline: Pipeline, opened: Opened, state: str) -> None:
 def _choose(
     pipeline: Pipeline,
     opened: Opened,
-    simulates_on: Opened,
     choice: SelectionMeasurement,
     sealed: Sensitive[Total] | None,
     noise: Noise,
@@ -191,7 +188,7 @@ def _choose(
     elif not isinstance(distance, OfSums):
         compare = compare_beside(opened.client(), pipeline.source, distance, stall_timeout=stall, look=opened.look)
     deadline = float("inf") if choice.seconds is None else time.monotonic() + choice.seconds
-    on_cluster = partial(on_client, simulates_on.client(), stall_timeout=pipeline.simulates_on.stall_timeout)
+    on_cluster = partial(on_client, opened.simulating(), stall_timeout=pipeline.simulates_on.stall_timeout)
     with spread_by(stored(on_cluster, pipeline.output / SIMULATIONS, reuse=resume)):
         return selecting.run(
             request,

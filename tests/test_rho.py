@@ -9,8 +9,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xarray
 import yaml
 from click.testing import CliRunner
+from distributed import Client
 
 from dp_dask.check import check
 from dp_dask.cli import cli
@@ -207,6 +209,12 @@ def test_a_run_in_rho_end_to_end(opened):
     assert one.total == meaning(Unit.RHO, Decimal("0.1"), Decimal("0.000001"))
     write_inference(one, infer_from(one, 400), opened)
     assert "rho = 0.1" in (opened / "report.html").read_text()
+
+
+def test_results_are_written_whatever_client_of_dask_there_is(opened):
+    with Client(processes=False, n_workers=1, dashboard_address=None):  # the one that Dask's own functions then use
+        folder, _ = write_run(run(load(opened / "p.yaml")), opened / "out")
+    assert xarray.open_datatree(folder / "posterior.nc").children
 
 
 def test_a_report_tells_what_the_releases_lose_and_not_what_a_file_claims(opened):

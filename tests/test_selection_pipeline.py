@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import partial
 from types import SimpleNamespace
 
+import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -303,12 +304,12 @@ def test_a_choice_that_is_made_is_in_no_frame_of_a_later_failure(tmp_path, monke
     pipeline = opened(tmp_path, GOOD)
     made = []
 
-    def choose(pipeline, opened, simulates_on, choice, *rest, **options):
+    def choose(pipeline, opened, choice, *rest, **options):
         if made and last == "sums":
             msg = "the cluster lost simulations"
             raise ClusterError(msg)
         made.append(choice.name)
-        return choose_one(pipeline, opened, simulates_on, choice, *rest, **options)
+        return choose_one(pipeline, opened, choice, *rest, **options)
 
     choose_one = releasing._choose
     monkeypatch.setattr(releasing, "_choose", choose)
@@ -424,7 +425,9 @@ def test_records_are_on_one_cluster_and_simulations_on_another(tmp_path):
     both = replace(
         pipeline, cluster=watched(pipeline.cluster, beside), simulation_cluster=watched(pipeline.simulation_cluster, away)
     )
+    asks = dask.config.get("scheduler", None)
     made = run(both)
+    assert dask.config.get("scheduler", None) == asks  # each cluster gave back what it had set
     assert set(made.publication.selections) == {"near", "best"}
     assert beside
     assert all(key.startswith("dp-reduce") for key in beside)

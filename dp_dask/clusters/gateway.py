@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dp_dask.errors import ClusterError
-from dp_dask.hardened.joining import Joined, quiet
+from dp_dask.hardened.joining import Joined, free_half_made, quiet
 from dp_dask.hardened.tls import is_local
 
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ class Gateway(Joined):
                 msg = "a gateway needs dask-gateway: pip install 'dp-dask[gateway]'"
                 raise ClusterError(msg)
             if kind or cluster is None:
-                # Free what was half made: its destructor takes a lock that the next loop's start holds (dask-gateway 2026.3).
-                gc.collect()
+                free_half_made()
                 msg = f"{self.address}: no cluster was started ({kind}); look at the address, your rights and the options"
                 raise ClusterError(msg)
             with self.join(cluster, cluster.security) as client:

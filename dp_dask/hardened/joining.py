@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.security import Security
 
-__all__ = ["VERSIONS", "Joined", "joined", "quiet"]
+__all__ = ["VERSIONS", "Joined", "free_half_made", "joined", "quiet"]
 
 VERSIONS = "versions"
 OVERRIDES = (ENCRYPTION, VERSIONS, *dict.fromkeys([*OF_SCHEDULER, *OF_WORKERS]))
@@ -61,6 +62,11 @@ def quiet() -> None:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
 
+def free_half_made() -> None:
+    """Free clients that did not come about: their destructor takes a lock that the next event loop's start holds (2026.8)."""
+    gc.collect()
+
+
 @contextmanager
 def joined(
     target: Any, *, security: Security | None, workers: int, wait: float, overrides: Collection[str] = ()
@@ -83,6 +89,7 @@ def joined(
         except Exception as error:  # noqa: BLE001  (OSError, TimeoutError, ssl and Dask's own: none is worth more than its name)
             kind = type(error).__name__
         if client is None:
+            free_half_made()
             msg = f"{address}: no scheduler let us in within {CONNECT} s ({kind}); look at the address, network and certificates"
             raise ClusterError(msg)
         with client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from commands import dp_dask
 from dask_processes import SETTINGS, running
+from distributed import Client
 
 from dp_dask.clusters.address import plugin as Address  # noqa: N812
 from dp_dask.clusters.scheduler_file import plugin as SchedulerFile  # noqa: N812
@@ -75,6 +77,8 @@ def test_a_scheduler_with_another_authority_s_certificate_is_refused(tls, tmp_pa
         own = json.loads(file.read_text())
         monkeypatch.setattr(joining, "CONNECT", 3)
         assert "no scheduler let us in" in refused(Address(address=own["address"], tls=tls))
+    # One that stayed half made could hang the next client, while that starts its loop.
+    assert not [each.status for each in gc.get_objects() if type(each) is Client and each.status not in {"closed", "running"}]
 
 
 def test_too_few_workers_are_told_after_the_time_given(cluster, tls):
