@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from dask_processes import running
 from elsewhere_source import Elsewhere
+from slow_runs import granted, spent
 
 from dp_dask.check import check
 from dp_dask.clusters.scheduler_file import plugin as SchedulerFile  # noqa: N812
-from dp_dask.config import load
 from dp_dask.errors import BudgetError, SourceError
-from dp_dask.gate.ledger import Ledger
 from dp_dask.pipeline import run
 from dp_dask.private.looking import from_worker
 from dp_dask.private.sources.delta import plugin as Delta  # noqa: N812
@@ -50,10 +48,7 @@ def away(folder, scheduler, **options):
     """The pipeline of a driver that sees no records, on a cluster that it joins."""
     write(folder, 200)
     (folder / "p.yaml").write_text(FILE)
-    pipeline = load(folder / "p.yaml")
-    ledger = Ledger(pipeline.ledger)
-    ledger.open_dataset("people", pipeline.neighbours, Decimal(2500), who="steward", why="test")
-    ledger.close()
+    pipeline = granted(folder / "p.yaml", 2500)
     cluster = SchedulerFile(path=scheduler, driver_sees_records=False, **options)
     return replace(pipeline, source=Elsewhere(pipeline.source, os.getpid()), cluster=cluster)
 
@@ -94,9 +89,7 @@ def test_a_column_that_is_not_there_is_told_and_nothing_is_charged(tmp_path, sch
     (tmp_path / "data" / "a.parquet").unlink()
     with pytest.raises(SourceError, match="the folder holds no data files"):
         check(pipeline)
-    ledger = Ledger(pipeline.ledger)
-    assert ledger.balance("people").spent == 0
-    ledger.close()
+    assert spent(pipeline) == 0
 
 
 def test_a_table_is_pinned_by_a_worker(tmp_path, scheduler):
