@@ -7,6 +7,7 @@ section 5.4, with L_g for their normal likelihood).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -97,7 +98,8 @@ def _draw_block(
             beside[j] += (weights @ is_beside / weights.sum(axis=1)).sum() / len(mu)
             v[part, j] = _draw(rng, nodes, likelihood, weights, mu[part], tau[part])
     worst = int(beside.argmax())
-    if beside[worst] > MOST_BESIDE:
+    # A share of draws is known up to its Monte Carlo error: a single draw far in the tail, of a few thousand, refuses nothing.
+    if beside[worst] > MOST_BESIDE + 5 * math.sqrt(MOST_BESIDE / len(mu)):
         name = names[block.members[worst]]
         msg = (
             f"the release contradicts the pooled prior: group {name} is drawn to where its own release all but excludes "

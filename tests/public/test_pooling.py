@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 
@@ -27,8 +28,8 @@ from dp_dask.public.grid import Cells, GridPosterior, tabulate
 from dp_dask.public.groups import infer_pooled
 from dp_dask.public.infer import infer
 from dp_dask.public.observe import planned
-from dp_dask.public.pooled_cells import integrals
-from dp_dask.public.pooling import pool
+from dp_dask.public.pooled_cells import Known, blocks, integrals
+from dp_dask.public.pooling import _draw_block, pool
 from dp_dask.public.simulation import expected_widths, simulate
 from dp_dask.public.uniformity import gamma, gamma_p_value
 from dp_dask.public.zoom import find_cells
@@ -262,6 +263,21 @@ def test_a_group_that_others_contradict_is_named():
     seen = simulate(np.random.default_rng(14), like, np.array([0, 0, *[2.0] * 7, 8.0])).observation
     with pytest.raises(InferenceError, match="contradicts the pooled prior: group g"):
         infer(np.random.default_rng(15), seen, prior, 400)
+
+
+@pytest.mark.parametrize(("n_far", "is_refused"), [(0, False), (1, False), (40, True)])
+def test_one_draw_far_in_the_tail_contradicts_nothing_and_one_in_a_hundred_does(n_far, is_refused):
+    """Two groups ten sds apart: where tau is far below their distance the second is drawn to the first."""
+    groups = []
+    for mean, sd in ((0.0, 0.01), (0.2, 0.02)):
+        edges = mean + sd * np.linspace(-6, 6, 121)
+        middle = (edges[1:] + edges[:-1]) / 2
+        groups.append(Known(edges[:-1], edges[1:], middle, -0.5 * ((middle - mean) / sd) ** 2, mean, sd))
+    [block] = blocks(groups)
+    mu, tau = np.zeros(4000), np.full(4000, 0.3)
+    tau[:n_far] = 0.002
+    with pytest.raises(InferenceError, match="group second is drawn") if is_refused else nullcontext():
+        _draw_block(np.random.default_rng(20), block, groups, mu, tau, ("first", "second"))
 
 
 def test_an_engine_without_a_likelihood_is_refused():
