@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import slow_runs
 from dask_processes import running
 from elsewhere_source import Elsewhere
 from slow_runs import granted, spent
@@ -22,14 +23,7 @@ from dp_dask.private.looking import from_worker
 from dp_dask.private.sources.delta import plugin as Delta  # noqa: N812
 
 TESTS = Path(__file__).parent
-FILE = """
-dataset: {name: people, source: {kind: parquet, path: data}, unit: record}
-privacy: {neighbours: replace, n: 600}
-measurements:
-  m: {model: categorical, column: x, categories: [0, 1], epsilon: 1000, prior: {alpha: [1, 1]}}
-ledger: sqlite:///ledger.db
-output: out
-"""
+FILE = slow_runs.FILE.replace("neighbours: add_remove, expected_records: 2400", "neighbours: replace, n: 600")
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def _once(index: int, work: Callable[[Place], T]) -> Sensitive[T] | Failure:
         message, is_transient = str(error), isinstance(error, UnreachableError)
     except OSError as error:
         message, is_transient = type(error).__name__, True
-    except BaseException as error:  # (also a panic of a Rust library: whatever it is, its text may quote a record)
+    except BaseException as error:  # also a panic of a Rust library: whatever it is, its text may quote a record
         if is_given_back(error):
             raise
         message = type(error).__name__

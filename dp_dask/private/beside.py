@@ -28,8 +28,6 @@ from dp_dask.private.stopping import stop_where_closing
 if TYPE_CHECKING:
     from distributed import Client
 
-    from dp_dask.private.tasks import Tasks
-
 __all__ = ["MOST_NUMBERS", "compare_beside", "compare_records"]
 
 Floats = NDArray[np.float64]
@@ -78,10 +76,8 @@ def compare_beside(
     look(partial(source.check, list(distance.columns)))
 
     def compare(batch: CandidateBatch) -> Sensitive[Ints]:
-        def submit(tasks: Tasks) -> None:
-            tasks.submit(compare_records, [(source, splits, distance, batch.data)])
-
-        [found] = outcomes(client, "compare", submit, stall_timeout=stall_timeout)
+        arguments = [(source, splits, distance, batch.data)]
+        [found] = outcomes(client, "compare", lambda tasks: tasks.submit(compare_records, arguments), stall_timeout=stall_timeout)
         return found
 
     return compare

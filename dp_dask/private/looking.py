@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from dp_dask.private.sources import Look
-    from dp_dask.private.tasks import Tasks
 
 __all__ = ["from_worker"]
 
@@ -25,10 +24,7 @@ def from_worker(client: Client, stall_timeout: float) -> Look:
     """Return what does a source's work in a task of its own and gives what it gives; raises SourceError and ClusterError."""
 
     def look(work: Callable[[], T], /) -> T:
-        def submit(tasks: Tasks) -> None:
-            tasks.submit(look_at, [(work,)])
-
-        [found] = outcomes(client, "look", submit, stall_timeout=stall_timeout)
+        [found] = outcomes(client, "look", lambda tasks: tasks.submit(look_at, [(work,)]), stall_timeout=stall_timeout)
         seen: T = reveal(found)
         return seen
 
